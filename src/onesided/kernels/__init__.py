@@ -1,0 +1,6 @@
+"""Arrays in, arrays out; no objects and no policy.
+
+Every kernel works on a block of compressed rows: ``indptr[k]`` to ``indptr[k + 1]`` are the positions of the
+block's k-th row in ``columns`` and ``values``, which may belong to a larger panel. Results of blocks add up.
+``reference`` is written to be read, ``cpu`` to be fast; one test grid holds both to the same numbers.
+"""

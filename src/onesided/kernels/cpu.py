@@ -1,0 +1,332 @@
+"""The kernels for a processor, compiled by numba; what each computes is written in ``reference``.
+
+All are serial and release the interpreter's lock: threads run over blocks of rows, outside. Entries may be
+float32 or float64. The factor's block of a row is gathered once and stays in cache while it is used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from onesided.kernels.reference import SINGULAR
+
+Array = npt.NDArray[Any]
+
+# Reassociation lets reductions vectorise; NaN and infinities keep their meaning.
+_jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
+
+
+@_jit
+def counting_sort(keys: Array, n_keys: int) -> tuple[Array, Array]:
+    starts = np.zeros(n_keys + 1, np.int64)
+    for key in keys:
+        starts[key + 1] += 1
+    for key in range(n_keys):
+        starts[key + 1] += starts[key]
+    order = np.empty(len(keys), np.int64)
+    free = starts[:-1].copy()
+    for position in range(len(keys)):
+        key = keys[position]
+        order[free[key]] = position
+        free[key] += 1
+    return starts, order
+
+
+@_jit
+def _grown(array: Array, used: int, needed: int) -> Array:
+    """An array with room for ``needed`` items that begins with the ``used`` ones of the old."""
+    if needed <= len(array):
+        return array
+    larger = np.empty(max(needed, 2 * len(array)), array.dtype)
+    larger[:used] = array[:used]
+    return larger
+
+
+@_jit
+def pair_moments(
+    first: int,
+    last: int,
+    column_indptr: Array,
+    column_rows: Array,
+    column_values: Array,
+    indptr: Array,
+    columns: Array,
+    values: Array,
+    weights: Array,
+) -> tuple[Array, Array, Array, Array, Array, Array, Array]:
+    """The pairs (i, j ≥ i) of the columns ``first`` to ``last``.
+
+    Column i walks down its rows and adds what stands right of it into one dense line, then collects the line.
+    Every pair is summed in one place, in the order of rows: threads over columns cannot change the result.
+    """
+    d = len(column_indptr) - 1
+    rows, total, squared = np.zeros(d, np.int64), np.zeros(d), np.zeros(d)
+    sums, squares = np.zeros(d), np.zeros(d)
+    seen = np.empty(d, np.int32)
+
+    pointers = np.zeros(last - first + 1, np.int64)
+    used, room = 0, 1024
+    out_columns, out_rows = np.empty(room, np.int32), np.empty(room, np.int64)
+    out_total, out_squared = np.empty(room), np.empty(room)
+    out_sums, out_squares = np.empty(room), np.empty(room)
+
+    for i in range(first, last):
+        n_seen = 0
+        for k in range(column_indptr[i], column_indptr[i + 1]):
+            u, w = column_rows[k], weights[column_rows[k]]
+            if w <= 0:
+                continue
+            v = np.float64(column_values[k])
+            for entry in range(indptr[u + 1] - 1, indptr[u] - 1, -1):
+                j = columns[entry]
+                if j < i:
+                    break  # columns ascend within a row
+                p = v * values[entry]
+                if rows[j] == 0:
+                    seen[n_seen] = j
+                    n_seen += 1
+                rows[j] += 1
+                total[j] += w
+                squared[j] += w * w
+                sums[j] += w * p
+                squares[j] += w * p * p
+        if n_seen * 8 > d - i:  # nearly full: walking the line is cheaper than sorting
+            n_seen = 0
+            for j in range(i, d):
+                if rows[j] > 0:
+                    seen[n_seen] = j
+                    n_seen += 1
+        else:
+            seen[:n_seen].sort()
+
+        needed = used + n_seen
+        out_columns, out_rows = _grown(out_columns, used, needed), _grown(out_rows, used, needed)
+        out_total, out_squared = _grown(out_total, used, needed), _grown(out_squared, used, needed)
+        out_sums, out_squares = _grown(out_sums, used, needed), _grown(out_squares, used, needed)
+        for k in range(n_seen):
+            j = seen[k]
+            out_columns[used + k], out_rows[used + k] = j, rows[j]
+            out_total[used + k], out_squared[used + k] = total[j], squared[j]
+            out_sums[used + k], out_squares[used + k] = sums[j], squares[j]
+            rows[j], total[j], squared[j], sums[j], squares[j] = 0, 0.0, 0.0, 0.0, 0.0
+        used = needed
+        pointers[i - first + 1] = used
+    return (
+        pointers,
+        out_columns[:used],
+        out_rows[:used],
+        out_total[:used],
+        out_squared[:used],
+        out_sums[:used],
+        out_squares[:used],
+    )
+
+
+@_jit
+def pair_pass(
+    first: int, indptr: Array, columns: Array, weights: Array, target: Array, X: Array
+) -> tuple[float, Array]:
+    r = X.shape[1]
+    gradient = np.zeros((X.shape[0], r))
+    own, own_gradient = np.empty(r), np.empty(r)
+    loss = 0.0
+    for k in range(len(indptr) - 1):
+        i = first + k
+        for c in range(r):
+            own[c] = X[i, c]
+            own_gradient[c] = 0.0
+        for entry in range(indptr[k], indptr[k + 1]):
+            j = columns[entry]
+            inner = 0.0
+            for c in range(r):
+                inner += own[c] * X[j, c]
+            error = inner - target[entry]
+            weighted = 2.0 * weights[entry] * error
+            loss += (0.25 if i == j else 0.5) * weighted * error
+            for c in range(r):
+                own_gradient[c] += weighted * X[j, c]
+            if i != j:
+                for c in range(r):
+                    gradient[j, c] += weighted * own[c]
+        for c in range(r):
+            gradient[i, c] += own_gradient[c]
+    return loss, gradient
+
+
+@_jit
+def _longest(indptr: Array) -> int:
+    longest = 1
+    for u in range(len(indptr) - 1):
+        longest = max(longest, indptr[u + 1] - indptr[u])
+    return longest
+
+
+@_jit
+def row_pass(indptr: Array, columns: Array, values: Array, weights: Array, X: Array) -> tuple[float, Array]:
+    """Rows longer than the rank go through A (r × r), shorter ones through BBᵀ (as many as entries, squared).
+
+    With G = BBᵀ: ‖A‖² = ‖G‖², ‖b‖² = vᵀGv, and the gradient of the row's block is 2w (G − vvᵀ) B.
+    """
+    r = X.shape[1]
+    gradient = np.zeros_like(X)
+    longest = _longest(indptr)
+    block, product = np.empty((longest, r), X.dtype), np.empty((longest, r), X.dtype)
+    A, b = np.empty((r, r), X.dtype), np.empty(r, X.dtype)
+    E = np.empty((r, r), X.dtype)
+    loss = 0.0
+    for u in range(len(indptr) - 1):
+        start, m, w = indptr[u], indptr[u + 1] - indptr[u], X.dtype.type(weights[u])
+        if m == 0 or w == 0:
+            continue
+        B = block[:m]
+        for k in range(m):
+            j = columns[start + k]
+            for c in range(r):
+                B[k, c] = X[j, c]
+        row_loss = 0.0
+        if m > r:
+            np.dot(B.T, B, A)
+            b[:] = 0
+            for k in range(m):
+                for c in range(r):
+                    b[c] += values[start + k] * B[k, c]
+            for a in range(r):
+                row_loss -= 2.0 * b[a] * b[a]
+                for c in range(r):
+                    row_loss += A[a, c] * A[a, c]
+            np.dot(B, A, product[:m])
+            for k in range(m):
+                j, v = columns[start + k], values[start + k]
+                for c in range(r):
+                    gradient[j, c] += 2 * w * (product[k, c] - v * b[c])
+        else:
+            for k in range(m):
+                for h in range(k + 1):
+                    inner = X.dtype.type(0)
+                    for c in range(r):
+                        inner += B[k, c] * B[h, c]
+                    vv = values[start + k] * values[start + h]
+                    row_loss += (1.0 if h == k else 2.0) * inner * (inner - 2.0 * vv)
+                    E[k, h] = inner - vv
+                    E[h, k] = inner - vv
+            for k in range(m):
+                j = columns[start + k]
+                for h in range(m):
+                    factor = 2 * w * E[k, h]
+                    for c in range(r):
+                        gradient[j, c] += factor * B[h, c]
+        loss += 0.5 * weights[u] * row_loss
+    return loss, gradient
+
+
+@_jit
+def curvature(indptr: Array, columns: Array, weights: Array, X: Array) -> Array:
+    r = X.shape[1]
+    blocks = np.zeros((X.shape[0], r, r), X.dtype)
+    block = np.empty((_longest(indptr), r), X.dtype)
+    A = np.empty((r, r), X.dtype)
+    for u in range(len(indptr) - 1):
+        start, m, w = indptr[u], indptr[u + 1] - indptr[u], X.dtype.type(weights[u])
+        if m == 0 or w == 0:
+            continue
+        B = block[:m]
+        for k in range(m):
+            j = columns[start + k]
+            for c in range(r):
+                B[k, c] = X[j, c]
+        np.dot(B.T, B, A)
+        for k in range(m):
+            j = columns[start + k]
+            for a in range(r):
+                for c in range(r):
+                    blocks[j, a, c] += w * A[a, c]
+    return blocks
+
+
+@_jit
+def gram_product(indptr: Array, columns: Array, values: Array, weights: Array, V: Array) -> Array:
+    r = V.shape[1]
+    product = np.zeros((V.shape[0], r))
+    coordinate = np.empty(r)
+    for u in range(len(indptr) - 1):
+        if weights[u] == 0:
+            continue
+        coordinate[:] = 0.0
+        for entry in range(indptr[u], indptr[u + 1]):
+            j, v = columns[entry], values[entry]
+            for c in range(r):
+                coordinate[c] += v * V[j, c]
+        for entry in range(indptr[u], indptr[u + 1]):
+            j, wv = columns[entry], weights[u] * values[entry]
+            for c in range(r):
+                product[j, c] += wv * coordinate[c]
+    return product
+
+
+@_jit
+def row_solve(
+    indptr: Array, columns: Array, values: Array, X: Array, precision: Array
+) -> tuple[Array, Array]:
+    """By the Cholesky factor L of P = I + Σ γ x xᵀ, whose smallest eigenvalue is at least one."""
+    n, r = len(indptr) - 1, X.shape[1]
+    mean, covariance = np.zeros((n, r)), np.zeros((n, r, r))
+    P, inverse = np.empty((r, r)), np.zeros((r, r))
+    h = np.empty(r)
+    for u in range(n):
+        P[:] = 0.0
+        h[:] = 0.0
+        for a in range(r):
+            P[a, a] = 1.0
+        for entry in range(indptr[u], indptr[u + 1]):
+            j, v = columns[entry], np.float64(values[entry])
+            g = precision[j]
+            for a in range(r):
+                scaled = g * X[j, a]
+                h[a] += scaled * v
+                for c in range(a + 1):
+                    P[a, c] += scaled * X[j, c]
+        for a in range(r):  # P becomes L, in its lower half
+            for c in range(a + 1):
+                rest = P[a, c]
+                for k in range(c):
+                    rest -= P[a, k] * P[c, k]
+                P[a, c] = np.sqrt(rest) if a == c else rest / P[c, c]
+        for c in range(r):  # L⁻¹, column by column
+            inverse[c, c] = 1.0 / P[c, c]
+            for a in range(c + 1, r):
+                rest = 0.0
+                for k in range(c, a):
+                    rest -= P[a, k] * inverse[k, c]
+                inverse[a, c] = rest / P[a, a]
+        for a in range(r):  # S = L⁻ᵀL⁻¹
+            for c in range(a + 1):
+                total = 0.0
+                for k in range(a, r):
+                    total += inverse[k, a] * inverse[k, c]
+                covariance[u, a, c] = total
+                covariance[u, c, a] = total
+        for a in range(r):
+            for c in range(r):
+                mean[u, a] += covariance[u, a, c] * h[c]
+    return mean, covariance
+
+
+@_jit
+def least_squares(indptr: Array, columns: Array, values: Array, X: Array) -> Array:
+    r = X.shape[1]
+    coordinates = np.zeros((len(indptr) - 1, r))
+    for u in range(len(indptr) - 1):
+        start, m = indptr[u], indptr[u + 1] - indptr[u]
+        if m == 0:
+            continue
+        B, v = np.empty((m, r)), np.empty(m)
+        for k in range(m):
+            v[k] = values[start + k]
+            for c in range(r):
+                B[k, c] = X[columns[start + k], c]
+        coordinates[u] = np.linalg.lstsq(B, v, SINGULAR)[0]
+    return coordinates

@@ -1,0 +1,173 @@
+"""One grid for both implementations: every kernel, many shapes of panel, two precisions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onesided.kernels import cpu, reference
+
+RNG = np.random.default_rng(7)
+
+
+def random_rows(counts, d, rng):
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    columns = np.concatenate(
+        [np.sort(rng.choice(d, size=c, replace=False)) for c in counts] or [np.empty(0)]
+    ).astype(np.int32)
+    return indptr, columns, rng.normal(1.0, 1.0, size=len(columns))
+
+
+def build(name):
+    rng = np.random.default_rng(11)
+    if name == "random":
+        d, (indptr, columns, values) = 30, random_rows(rng.integers(1, 9, size=60), 30, rng)
+    elif name == "empty rows":
+        d, (indptr, columns, values) = 12, random_rows(rng.integers(0, 3, size=40), 12, rng)
+    elif name == "single column":
+        d, (indptr, columns, values) = 1, random_rows(np.ones(20, int), 1, rng)
+    elif name == "huge row":
+        d, (indptr, columns, values) = 200, random_rows([180, 2, 200, 1, 0], 200, rng)
+    elif name == "all equal":
+        d, (indptr, columns, values) = 15, random_rows(rng.integers(2, 15, size=30), 15, rng)
+        values = np.full_like(values, 3.0)
+    elif name == "no entries":
+        d, (indptr, columns, values) = 5, random_rows([0, 0, 0], 5, rng)
+    elif name == "zero sums":
+        d = 2
+        indptr, columns = np.array([0, 2, 4]), np.array([0, 1, 0, 1], np.int32)
+        values = np.array([1.0, 1.0, 1.0, -1.0])
+    weights = rng.uniform(0.2, 2.0, size=len(indptr) - 1)
+    if name == "random":
+        weights[::5] = 0.0
+    return indptr, columns, values, weights, d
+
+
+PANELS = ["random", "empty rows", "single column", "huge row", "all equal", "no entries", "zero sums"]
+RANKS = [1, 4, 10]
+
+
+@pytest.fixture(params=PANELS)
+def panel(request):
+    return build(request.param)
+
+
+@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
+def dtype(request):
+    return request.param
+
+
+def factor(d, r, dtype):
+    return np.random.default_rng(3).normal(size=(d, r)).astype(dtype)
+
+
+def close(actual, expected, dtype):
+    tolerance = 1e-4 if dtype == np.float32 else 1e-11
+    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance * scale)
+
+
+def test_counting_sort(panel):
+    _, columns, _, _, d = panel
+    for actual, expected in zip(
+        cpu.counting_sort(columns, d), reference.counting_sort(columns, d), strict=True
+    ):
+        np.testing.assert_array_equal(actual, expected)
+
+
+def pair_arguments(panel, dtype):
+    indptr, columns, values, weights, d = panel
+    values = values.astype(dtype)
+    starts, order = reference.counting_sort(columns, d)
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    return (starts, rows[order], values[order], indptr, columns, values, weights)
+
+
+def test_pair_moments(panel, dtype):
+    d = panel[-1]
+    arguments = pair_arguments(panel, dtype)
+    for first, last in [(0, d), (0, d // 2), (d // 2, d)]:
+        actual = cpu.pair_moments(first, last, *arguments)
+        expected = reference.pair_moments(first, last, *arguments)
+        for one, other in zip(actual[:3], expected[:3], strict=True):
+            np.testing.assert_array_equal(one, other)
+        for one, other in zip(actual[3:], expected[3:], strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_a_pair_whose_products_cancel_is_still_a_pair():
+    moments = cpu.pair_moments(0, 2, *pair_arguments(build("zero sums"), np.float64))
+    assert moments[0][-1] == 3
+    assert moments[2].tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("r", RANKS)
+def test_pair_pass(panel, r):
+    d = panel[-1]
+    pointers, columns, _, weights, _, sums, _ = reference.pair_moments(
+        0, d, *pair_arguments(panel, np.float64)
+    )
+    X = factor(d, r, np.float64)
+    first = d // 3
+    arguments = (first, pointers[first:], columns, weights, sums / weights, X)
+    loss, gradient = cpu.pair_pass(*arguments)
+    expected_loss, expected_gradient = reference.pair_pass(*arguments)
+    close(loss, expected_loss, np.float64)
+    close(gradient, expected_gradient, np.float64)
+
+
+@pytest.mark.parametrize("r", RANKS)
+def test_row_pass(panel, dtype, r):
+    indptr, columns, values, weights, d = panel
+    arguments = (indptr, columns, values.astype(dtype), weights, factor(d, r, dtype))
+    loss, gradient = cpu.row_pass(*arguments)
+    expected_loss, expected_gradient = reference.row_pass(*arguments)
+    close(loss, expected_loss, dtype)
+    close(gradient, expected_gradient, dtype)
+    assert gradient.dtype == dtype
+
+
+@pytest.mark.parametrize("r", RANKS)
+def test_curvature(panel, dtype, r):
+    indptr, columns, _, weights, d = panel
+    arguments = (indptr, columns, weights, factor(d, r, dtype))
+    close(cpu.curvature(*arguments), reference.curvature(*arguments), dtype)
+
+
+@pytest.mark.parametrize("r", RANKS)
+def test_gram_product(panel, dtype, r):
+    indptr, columns, values, weights, d = panel
+    arguments = (indptr, columns, values.astype(dtype), weights, factor(d, r, np.float64))
+    close(cpu.gram_product(*arguments), reference.gram_product(*arguments), dtype)
+
+
+@pytest.mark.parametrize("r", RANKS)
+@pytest.mark.parametrize("noise", [1e-8, 0.5])
+def test_row_solve(panel, dtype, r, noise):
+    indptr, columns, values, _, d = panel
+    precision = 1 / (noise * np.linspace(0.5, 2.0, d))
+    arguments = (indptr, columns, values.astype(dtype), factor(d, r, np.float64), precision)
+    mean, covariance = cpu.row_solve(*arguments)
+    expected_mean, expected_covariance = reference.row_solve(*arguments)
+    tolerance = 1e-4 if noise == 1e-8 else 1e-9  # the condition number is up to 1/noise
+    np.testing.assert_allclose(covariance, expected_covariance, atol=tolerance)
+    np.testing.assert_allclose(mean, expected_mean, rtol=tolerance, atol=tolerance * 10)
+
+
+@pytest.mark.parametrize("r", RANKS)
+def test_least_squares(panel, dtype, r):
+    indptr, columns, values, _, d = panel
+    arguments = (indptr, columns, values.astype(dtype), factor(d, r, np.float64))
+    actual, expected = cpu.least_squares(*arguments), reference.least_squares(*arguments)
+    np.testing.assert_allclose(actual, expected, rtol=1e-7, atol=1e-7)
+
+
+def test_blocks_of_rows_add_up(dtype):
+    indptr, columns, values, weights, d = build("random")
+    values, X = values.astype(dtype), factor(d, 4, dtype)
+    whole = cpu.row_pass(indptr, columns, values, weights, X)
+    cut = 23
+    head = cpu.row_pass(indptr[: cut + 1], columns, values, weights[:cut], X)
+    tail = cpu.row_pass(indptr[cut:], columns, values, weights[cut:], X)
+    close(head[0] + tail[0], whole[0], dtype)
+    close(head[1] + tail[1], whole[1], dtype)

@@ -1,0 +1,40 @@
+"""The second moment and row space of panels too sparse to complete.
+
+Names are imported when they are first used, so that ``import onesided`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from onesided.completion import HajekGD, OneSidedCompletion
+    from onesided.errors import InputError
+    from onesided.moments import PairMoments
+    from onesided.panel import Panel, as_panel
+    from onesided.second_moment import SecondMoment
+
+_HOMES = {
+    "HajekGD": "completion",
+    "InputError": "errors",
+    "OneSidedCompletion": "completion",
+    "PairMoments": "moments",
+    "Panel": "panel",
+    "SecondMoment": "second_moment",
+    "as_panel": "panel",
+}
+
+__all__ = ["HajekGD", "InputError", "OneSidedCompletion", "PairMoments", "Panel", "SecondMoment", "as_panel"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'onesided' has no attribute {name!r}")
+    return getattr(import_module(f"onesided.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

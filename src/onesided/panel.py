@@ -193,18 +193,15 @@ class Panel:
         >>> Panel.from_sparse(sp.csr_array(([4.0, 0.0], ([0, 1], [2, 0])), shape=(2, 3)))
         Panel(2 rows × 3 columns, 2 entries)
         """
-        values = _as_float(matrix.data if hasattr(matrix, "data") else matrix.tocoo().data, "the matrix")
         n, d = _check_positive_shape(matrix.shape)
-        if (
-            matrix.format == "csr"
-            and matrix.has_canonical_format  # sorted, without duplicates; scipy checks it when asked
-            and np.isfinite(values).all()
-        ):
-            return cls(matrix.indptr, matrix.indices, values, d)
-        entries = matrix.tocoo() if matrix.format != "csr" else _csr_entries(matrix)
+        if matrix.format == "csr" and matrix.has_canonical_format:  # sorted and without duplicates
+            values = _as_float(matrix.data, "the matrix")
+            if np.isfinite(values).all():
+                return cls(matrix.indptr, matrix.indices, values, d)
+        entries = matrix.tocoo()  # duplicates stay apart
         return _from_entries(
-            (None, np.asarray(entries.coords[0]), n),
-            (None, np.asarray(entries.coords[1]), d),
+            (None, entries.row.astype(np.int64), n),
+            (None, entries.col.astype(np.int64), d),
             _as_float(entries.data, "the matrix"),
             "the matrix",
             duplicates,
@@ -278,7 +275,7 @@ class Panel:
 
     def row_positions(self, ids: Iterable[Any]) -> Array:
         """Positions of rows by id; an unknown id is named in the error."""
-        return _known_positions(self.row_ids, ids, "row")
+        return known_positions(self.row_ids, ids, "row")
 
     def column_positions(self, ids: Iterable[Any]) -> Array:
         """Positions of columns by id; an unknown id is named in the error.
@@ -286,7 +283,7 @@ class Panel:
         >>> Panel.from_arrays([1, 1], ["tea", "rye"], [5.0, 3.0]).column_positions(["tea"])
         array([1])
         """
-        return _known_positions(self.column_ids, ids, "column")
+        return known_positions(self.column_ids, ids, "column")
 
     def with_row_weights(self, weights: Any) -> Panel:
         """The same panel with other row weights, in the order of ``row_ids``."""
@@ -456,14 +453,6 @@ def _merge(values: Array, starts: Array, how: Duplicates) -> Array:
     return total if how == "sum" else (total / (ends - starts)).astype(values.dtype)
 
 
-def _csr_entries(matrix: Any) -> Any:
-    """CSR to coordinates without merging duplicates, which scipy's own conversion keeps apart too."""
-    import scipy.sparse as sp
-
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    return sp.coo_array((matrix.data, (rows, matrix.indices)), shape=matrix.shape)
-
-
 # ---- ids -----------------------------------------------------------------------------------------------------
 
 
@@ -533,7 +522,7 @@ def _find(known: Array, wanted: Array) -> tuple[Array, Array]:
     return np.where(found, order[at], -1), found
 
 
-def _known_positions(known: Array, ids: Iterable[Any], axis: str) -> Array:
+def known_positions(known: Array, ids: Iterable[Any], axis: str) -> Array:
     wanted = np.asarray(list(ids))
     if wanted.dtype.kind not in "iu":
         wanted = wanted.astype(object)

@@ -1,0 +1,1 @@
+"""Where passes over rows run."""

@@ -1,0 +1,1 @@
+"""What is minimised: value and gradient, no loops over iterations."""

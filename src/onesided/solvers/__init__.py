@@ -1,0 +1,1 @@
+"""How it is minimised: one solver per file, all return a ``SolveResult``."""

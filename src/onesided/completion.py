@@ -1,0 +1,569 @@
+"""The estimators: ``OneSidedCompletion``, a pass over rows, and ``HajekGD``, the paper's algorithm as printed.
+
+Both are scikit-learn estimators and thin shells: a panel goes in, an objective is minimised by a solver, and what
+is known afterwards is held in fitted attributes. What ``fit`` refuses, beside what no panel may hold
+(:mod:`onesided.panel`) and parameters outside their ranges:
+
+=====================================================  ========================================================
+found                                                  message
+=====================================================  ========================================================
+no entry at all                                        nothing was observed: …
+a single column                                        the panel has one column (n_features = 1) …
+no row with two entries                                no row has two observed entries …
+a rank above the number of columns                     rank=12 is larger than the panel's 5 columns …
+``HajekGD``: a step too long for the panel             diverged after 3 passes: …; lower step_size
+=====================================================  ========================================================
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from onesided.engines.local import single_blas_thread
+from onesided.errors import InputError
+from onesided.imputation import BestLinearPredictor, LeastSquares, check_positions
+from onesided.moments import PairMoments
+from onesided.objective.pairs import PairObjective
+from onesided.objective.rows import Diagonal, RowObjective
+from onesided.panel import Panel, as_panel
+from onesided.second_moment import Measured, Output, SecondMoment
+from onesided.solvers.gradient_descent import gradient_descent, random_start
+from onesided.solvers.lbfgs import lbfgs
+from onesided.solvers.result import Progress, SolveResult
+from onesided.solvers.spectral import spectral_start, top_eigenpairs
+from onesided.storage import Archive, read, write
+
+Array = npt.NDArray[Any]
+Center = Literal["none", "columns"]
+Unknown = Literal["refuse", "drop"]
+
+NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust single entries too far
+
+
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """A fitted row space: ``T ≈ μμᵀ + XXᵀ``, the noise around it, and how the solver ended."""
+
+    mean: Array
+    factor: Array
+    noise_variance: Array
+    solve: SolveResult
+
+
+def complete(
+    panel: Panel,
+    *,
+    rank: int,
+    center: Center = "columns",
+    diagonal: Diagonal = "free",
+    weight_exponent: float = -0.5,
+    ridge: float = 1.0,
+    tol: float = 1e-6,
+    max_passes: int = 300,
+    rng: int | np.random.Generator = 0,
+    progress: Progress | None = None,
+) -> Completion:
+    """Minimise the precision-weighted loss over the rows of a panel, from a spectral start.
+
+    The parameters are those of :class:`OneSidedCompletion`.
+
+    >>> completion = complete(Panel.from_dense([[1.0, 2.0], [2.0, 4.0]]), rank=1, center="none", ridge=0.0)
+    >>> (completion.factor @ completion.factor.T).round(3)[0, 1]
+    np.float64(5.0)
+    """
+    _check_fittable(panel, rank)
+    rng = np.random.default_rng(rng)
+    counts = panel.row_counts
+    weights = panel.row_weights * np.where(counts > 0, np.maximum(counts, 1) ** float(weight_exponent), 0.0)
+    mean = column_means(panel) if center == "columns" else np.zeros(panel.n_columns)
+    with single_blas_thread():
+        objective = RowObjective(panel, center=mean, weights=weights, diagonal=diagonal, ridge=ridge)
+        start = spectral_start(objective, rank, rng)
+        solve = lbfgs(
+            objective.value_and_gradient,
+            start,
+            objective.metric(start),
+            tol=tol,
+            max_passes=max_passes,
+            resolution=objective.resolution,
+            progress=progress,
+        )
+        factor = principal_axes(solve.factor * objective.scale)
+    return Completion(mean, factor, noise_variance(panel, mean, factor), solve)
+
+
+def column_means(panel: Panel) -> Array:
+    """The weighted mean of each column; the mean of all entries for a column never seen."""
+    weights = np.repeat(panel.row_weights, panel.row_counts)
+    sums = np.bincount(panel.columns, weights * panel.values, minlength=panel.n_columns)
+    counts = np.bincount(panel.columns, weights, minlength=panel.n_columns)
+    overall = sums.sum() / counts.sum()
+    return np.where(counts > 0, sums / np.where(counts > 0, counts, 1.0), overall)
+
+
+def principal_axes(factor: Array) -> Array:
+    """The factor of the same XXᵀ whose columns are orthogonal, longest first, largest entry positive."""
+    if factor.shape[1] == 0:
+        return factor
+    vectors, lengths, _ = np.linalg.svd(factor, full_matrices=False)
+    signs = np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(len(lengths))])
+    return np.asarray(vectors * (lengths * np.where(signs < 0, -1.0, 1.0)))
+
+
+def noise_variance(panel: Panel, mean: Array, factor: Array) -> Array:
+    """ψ_j: what the factor leaves of the variance of an entry, one value for all columns that it places.
+
+    The mean over entries of (v − μ_j)² − ‖x_j‖². A column that is never seen beside another has no factor, so
+    all of the variance is left.
+    """
+    weights = np.repeat(panel.row_weights, panel.row_counts)
+    residuals = panel.values - mean[panel.columns]
+    placed = np.any(factor != 0, axis=1)[panel.columns] if factor.shape[1] else np.zeros(panel.n_entries, bool)
+    total = float(weights @ residuals**2) / float(weights.sum())
+    floor = max(NOISE_FLOOR * total, float(np.finfo(np.float64).tiny))
+    left = total
+    if placed.any() and weights[placed].sum() > 0:
+        explained = residuals**2 - np.sum(factor**2, axis=1)[panel.columns]
+        left = float(weights[placed] @ explained[placed]) / float(weights[placed].sum())
+    has_factor = np.any(factor != 0, axis=1) if factor.shape[1] else np.zeros(len(factor), dtype=bool)
+    return np.where(has_factor, max(left, floor), max(total, floor))
+
+
+class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """What both estimators share: reading input, scoring, and the way to and from disk."""
+
+    random_state: Any
+    second_moment_: SecondMoment
+    factor_: Array
+    mean_: Array
+    components_: Array
+    eigenvalues_: Array
+    solve_: SolveResult
+
+    def _read_for_fit(self, X: Any) -> Panel:
+        panel = self._read(X, reset=True)
+        self.column_ids_ = panel.column_ids
+        self._has_ids = panel.has_column_ids
+        return panel
+
+    def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> Panel:
+        check_is_fitted(self)
+        panel = self._read(X, reset=False)
+        if panel.has_column_ids and self._has_ids:
+            return panel.align_columns(self.column_ids_, unknown=unknown)
+        if panel.n_columns != len(self.column_ids_):
+            raise InputError(
+                f"the rows have {panel.n_columns} columns without ids, but the model has {len(self.column_ids_)}"
+            )
+        return panel
+
+    def _read(self, X: Any, *, reset: bool) -> Panel:
+        if isinstance(X, Panel):
+            if reset:
+                self.n_features_in_ = X.n_columns
+            return X
+        if hasattr(X, "tocoo"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return as_panel(X)
+        values = validate_data(
+            self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
+        )
+        panel = Panel.from_dense(values)
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            return panel
+        return Panel(panel.indptr, panel.columns, panel.values, panel.n_columns, column_ids=names)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The held-out row score: minus the mean squared error of predicted products of two entries.
+
+        Over all pairs i ≠ j of entries of the same row of X, the mean of (T_ij − v_i v_j)² with T the low-rank
+        output, rows weighed by their weights. Larger is better; models can be compared on the same rows.
+        """
+        panel = self._read_for_use(X)
+        objective = RowObjective(panel, diagonal="free")
+        return -objective.mean_squared_pair_error(self.second_moment_.low_rank.factor)
+
+    def _set_row_space(self, factor: Array, panel: Panel | None, measured: Measured, blend: float | None) -> None:
+        output: Output = "low_rank" if blend is None or panel is None else "blend"
+        self.factor_, self.measured_ = factor, measured
+        self.second_moment_ = SecondMoment(
+            factor,
+            measured,
+            mean=self.mean_ if np.any(self.mean_) else None,
+            column_ids=self.column_ids_,
+            panel=panel,
+            kappa=blend,
+            output=output,
+        )
+
+    def save(self, path: str | os.PathLike[str], *, panel: bool = True) -> None:
+        """Write the fitted model to one file.
+
+        With ``panel=False`` the observed entries stay behind: the file is small and holds no data, and of T only
+        the low-rank part and the measured diagonal remain.
+        """
+        check_is_fitted(self)
+        parameters = self.get_params()
+        if not isinstance(parameters["random_state"], (int, type(None))):
+            parameters["random_state"] = None  # a generator's state is not part of the model
+        settings = {
+            "estimator": type(self).__name__,
+            "parameters": parameters,
+            "solve": {name: getattr(self.solve_, name) for name in ("status", "history", "passes", "detail")},
+            "names": bool(hasattr(self, "feature_names_in_")),
+        }
+        arrays = {name: getattr(self, f"{name}_") for name in self._saved_arrays}
+        arrays |= {f"measured.{name}": getattr(self.measured_, name) for name in ("diagonal", "counts", "supported")}
+        archive = Archive("model", settings, arrays, {"columns": self.column_ids_} if self._has_ids else {})
+        if panel and self.second_moment_.panel is not None:
+            archive.add_panel(self.second_moment_.panel)
+        write(archive, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a fitted model back."""
+        archive = read(path, "model")
+        if archive.settings["estimator"] != cls.__name__:
+            raise InputError(f"{path} holds a {archive.settings['estimator']}; load it with that class")
+        model = cls(**archive.settings["parameters"])
+        for name in cls._saved_arrays:
+            setattr(model, f"{name}_", archive.arrays[name])
+        model._has_ids = "columns" in archive.ids
+        model.column_ids_ = archive.ids.get("columns", np.arange(len(model.factor_)))
+        model.n_features_in_ = len(model.factor_)
+        if archive.settings["names"]:
+            model.feature_names_in_ = model.column_ids_
+        solve = archive.settings["solve"]
+        model.solve_ = SolveResult(
+            model.factor_, solve["status"], tuple(solve["history"]), solve["passes"], solve["detail"]
+        )
+        measured = Measured(*(archive.arrays[f"measured.{name}"] for name in ("diagonal", "counts", "supported")))
+        panel = archive.panel() if archive.has_panel else None
+        model._set_row_space(model.factor_, panel, measured, getattr(model, "blend", None))
+        return model
+
+    _saved_arrays: ClassVar[tuple[str, ...]] = ("factor", "mean", "components", "eigenvalues")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+class OneSidedCompletion(_Estimator):
+    """The second moment and row space of a sparse panel, every pair weighed by its count.
+
+    Minimises ½ Σ_ij N_ij (x_iᵀx_j − T̂_ij)² + ρ Σ_j ‖x_j‖² by passes over the rows; the pair matrix is never formed.
+    Memory grows with the number of entries and with d × rank.
+
+    Parameters
+    ----------
+    rank : int, default 10
+        Columns of the factor; 0 for means alone.
+    center : "columns" or "none", default "columns"
+        Whether column means are taken out first and kept in the model, T = μμᵀ + XXᵀ.
+    diagonal : "free" or "fit", default "free"
+        Whether the factor must also explain the second moment of each column by itself. "fit" is for panels
+        that are exactly of low rank; where columns have a variance of their own, it ruins the low-rank part.
+    weight_exponent : float, default -0.5
+        A row of m entries weighs m to this power, times its own weight. At 0 it counts for its m² pairs.
+    ridge : float, default 1.0
+        ρ in units of the sampling noise in the sums of products.
+    blend : float, optional
+        κ, a number of rows. When given, ``second_moment_`` averages measured and completed entries.
+    tol : float, default 1e-6
+        Stop when the decrease still expected is this share of the loss.
+    max_passes : int, default 300
+        Passes over the rows at most.
+    random_state : int, Generator, RandomState or None
+        For the start of the eigensolver. The same seed gives the same model at any number of threads.
+
+    Attributes
+    ----------
+    factor_ : array of d × rank
+        X, with orthogonal columns, longest first: ``T ≈ mean_ mean_ᵀ + factor_ factor_ᵀ``.
+    components_ : array of rank × d
+        Orthonormal basis of the row space.
+    eigenvalues_ : array of rank
+        Of XXᵀ, descending.
+    mean_ : array of d
+        Column means; zeros when ``center="none"``.
+    noise_variance_ : array of d
+        Variance of an entry around the row space.
+    second_moment_ : SecondMoment
+        T as an operator.
+    solve_ : SolveResult
+        How the solver ended.
+    column_ids_ : array of d
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onesided import synthetic
+    >>> truth = synthetic.linear_mixture(4000, 30, 2, rng=0)
+    >>> panel = synthetic.sample_fixed(truth, 6, rng=1)
+    >>> model = OneSidedCompletion(rank=2, center="none", diagonal="fit", random_state=0).fit(panel)
+    >>> T = truth.second_moment()
+    >>> bool(np.linalg.norm(model.second_moment_.to_dense() - T) < 0.1 * np.linalg.norm(T))
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "rank": [Interval(Integral, 0, None, closed="left")],
+        "center": [StrOptions({"none", "columns"})],
+        "diagonal": [StrOptions({"fit", "free"})],
+        "weight_exponent": [Interval(Real, None, None, closed="neither")],
+        "ridge": [Interval(Real, 0, None, closed="left")],
+        "blend": [Interval(Real, 0, None, closed="left"), None],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_passes": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    def __init__(
+        self,
+        rank: int = 10,
+        *,
+        center: Center = "columns",
+        diagonal: Diagonal = "free",
+        weight_exponent: float = -0.5,
+        ridge: float = 1.0,
+        blend: float | None = None,
+        tol: float = 1e-6,
+        max_passes: int = 300,
+        random_state: Any = None,
+    ) -> None:
+        self.rank = rank
+        self.center = center
+        self.diagonal = diagonal
+        self.weight_exponent = weight_exponent
+        self.ridge = ridge
+        self.blend = blend
+        self.tol = tol
+        self.max_passes = max_passes
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
+        """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN.
+
+        ``progress``, if given, is called after every iteration with the passes made and the loss.
+        """
+        self._validate_params()
+        panel = self._read_for_fit(X)
+        completion = complete(
+            panel,
+            rank=self.rank,
+            center=self.center,
+            diagonal=self.diagonal,
+            weight_exponent=self.weight_exponent,
+            ridge=self.ridge,
+            tol=self.tol,
+            max_passes=self.max_passes,
+            rng=_generator(self.random_state),
+            progress=progress,
+        )
+        self.solve_ = completion.solve
+        if not completion.solve.succeeded:
+            warnings.warn(completion.solve.message, ConvergenceWarning, stacklevel=2)
+        self.mean_, self.noise_variance_ = completion.mean, completion.noise_variance
+        lengths = np.linalg.norm(completion.factor, axis=0)
+        self.eigenvalues_ = lengths**2
+        self.components_ = (completion.factor / np.where(lengths > 0, lengths, 1.0)).T
+        self._set_row_space(completion.factor, panel, Measured.from_panel(panel), self.blend)
+        return self
+
+    def transform(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
+        """Coordinates of rows on ``components_``: ``transform(X) @ components_ + mean_`` predicts them.
+
+        A row's coordinates are its posterior mean given its observed entries; they shrink towards zero when it
+        has few.
+        """
+        panel = self._read_for_use(X, unknown)
+        return self._predictor().coordinates(panel) * np.sqrt(self.eigenvalues_)
+
+    def impute(
+        self, X: Any, *, return_std: bool = False, unknown: Unknown = "refuse"
+    ) -> Array | tuple[Array, Array]:
+        """Rows filled in, as a dense array; observed entries stay as they are.
+
+        With ``return_std=True`` also the predictive standard deviation of each value, zero where it was
+        observed. For many rows and columns use :meth:`impute_at`, which never forms them all.
+        """
+        filled, deviation = self._predictor().impute(self._read_for_use(X, unknown))
+        return (filled, deviation) if return_std else filled
+
+    def impute_at(
+        self, X: Any, rows: Any, columns: Any, *, return_std: bool = False, unknown: Unknown = "refuse"
+    ) -> Array | tuple[Array, Array]:
+        """Predictions at positions of X: row positions and column positions of the model, of one length.
+
+        An observed entry is predicted like any other, from all of its row.
+        """
+        panel = self._read_for_use(X, unknown)
+        values, deviation = self._predictor().impute_at(panel, *check_positions(panel, rows, columns))
+        return (values, deviation) if return_std else values
+
+    def _predictor(self) -> BestLinearPredictor:
+        check_is_fitted(self)
+        return BestLinearPredictor(self.mean_, self.factor_, self.noise_variance_)
+
+    _saved_arrays: ClassVar[tuple[str, ...]] = (*_Estimator._saved_arrays, "noise_variance")
+
+
+class HajekGD(_Estimator):
+    """Algorithms 1 and 2 of "One-Sided Matrix Completion from Ultra-Sparse Samples", as printed.
+
+    Builds the pair moments explicitly, divides on Ω, and runs gradient descent from a random start on the loss of
+    :mod:`onesided.objective.pairs`. Memory grows with the number of observed pairs.
+
+    Parameters
+    ----------
+    rank : int, default 10
+    step_size : float, default 1e4
+        η. The default is the paper's, for its synthetic panel; panels in other units need another.
+    iterations : int, default 1000
+        t.
+    penalty : float, default 1e-4
+        λ of the incoherence penalty.
+    alpha : float, default 1e-3
+        α: rows of the factor shorter than this are not penalised.
+    p : float, optional
+        The probability with which each entry was observed, if known; it sets the weight of the diagonal,
+        q = 1 − (1 − p²)ⁿ. Otherwise q is the share of off-diagonal pairs that were observed.
+    random_state : int, Generator, RandomState or None
+
+    Attributes
+    ----------
+    factor_ : array of d × rank
+        X after the last iteration; ``second_moment_`` is XXᵀ, and ``second_moment_.algorithm1`` what Algorithm 1
+        returns.
+    components_, eigenvalues_ : arrays of rank × d and rank
+        The top eigenpairs, by value, of Algorithm 1's output, which may be indefinite.
+    mean_ : array of d
+        Zeros: the algorithm does not centre.
+    second_moment_ : SecondMoment
+    solve_ : SolveResult
+    column_ids_ : array of d
+
+    Examples
+    --------
+    >>> from onesided import synthetic
+    >>> panel = synthetic.sample_fixed(synthetic.low_rank_gaussian(2000, 50, 2, rng=0), 5, rng=1)
+    >>> HajekGD(rank=2, step_size=500.0, random_state=0).fit(panel).solve_.status
+    'completed'
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "rank": [Interval(Integral, 1, None, closed="left")],
+        "step_size": [Interval(Real, 0, None, closed="neither")],
+        "iterations": [Interval(Integral, 1, None, closed="left")],
+        "penalty": [Interval(Real, 0, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "p": [Interval(Real, 0, 1, closed="right"), None],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    def __init__(
+        self,
+        rank: int = 10,
+        *,
+        step_size: float = 1e4,
+        iterations: int = 1000,
+        penalty: float = 1e-4,
+        alpha: float = 1e-3,
+        p: float | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.rank = rank
+        self.step_size = step_size
+        self.iterations = iterations
+        self.penalty = penalty
+        self.alpha = alpha
+        self.p = p
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
+        """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
+        self._validate_params()
+        panel = self._read_for_fit(X)
+        _check_fittable(panel, self.rank)
+        rng = _generator(self.random_state)
+        q = None if self.p is None else -np.expm1(panel.n_rows * np.log1p(-min(self.p**2, 1 - 1e-16)))
+        with single_blas_thread():
+            objective = PairObjective(
+                PairMoments.from_panel(panel), penalty=self.penalty, alpha=self.alpha, diagonal_weight=q
+            )
+            self.solve_ = gradient_descent(
+                objective.value_and_gradient,
+                random_start(panel.n_columns, self.rank, rng),
+                step_size=self.step_size,
+                iterations=self.iterations,
+                progress=progress,
+            )
+            if self.solve_.status == "diverged":
+                raise InputError(self.solve_.message)
+            self.mean_ = np.zeros(panel.n_columns)
+            self._set_row_space(self.solve_.factor, panel, Measured.from_panel(panel), None)
+            values, vectors = top_eigenpairs(self.second_moment_.algorithm1, self.rank, rng)
+        signs = np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(self.rank)])
+        self.eigenvalues_, self.components_ = values, (vectors * np.where(signs < 0, -1.0, 1.0)).T
+        return self
+
+    def transform(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
+        """Coordinates of rows on ``components_``, by least squares on their observed entries."""
+        return self._predictor().coordinates(self._read_for_use(X, unknown))
+
+    def impute(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
+        """Algorithm 2: rows filled in, as a dense array; observed entries stay as they are."""
+        return self._predictor().impute(self._read_for_use(X, unknown))
+
+    def impute_at(self, X: Any, rows: Any, columns: Any, *, unknown: Unknown = "refuse") -> Array:
+        """Predictions at positions of X: row positions and column positions of the model, of one length."""
+        panel = self._read_for_use(X, unknown)
+        return self._predictor().impute_at(panel, *check_positions(panel, rows, columns))
+
+    def _predictor(self) -> LeastSquares:
+        check_is_fitted(self)
+        return LeastSquares(np.ascontiguousarray(self.components_.T))
+
+
+def _check_fittable(panel: Panel, rank: int) -> None:
+    n, d = panel.shape
+    if panel.n_entries == 0 or not np.any(panel.row_weights[panel.row_counts > 0]):
+        raise InputError(f"nothing was observed: {n} rows and {d} columns, but no entry of positive weight")
+    if d == 1:
+        raise InputError("the panel has one column (n_features = 1); a row space needs at least two")
+    if not np.any(panel.row_weights[panel.row_counts > 1]):
+        raise InputError(
+            "no row has two observed entries, so no two columns were ever seen together: "
+            "there is nothing to learn a row space from"
+        )
+    if rank > d:
+        raise InputError(f"rank={rank} is larger than the panel's {d} columns; choose at most {d}")
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None or isinstance(random_state, Integral):
+        return np.random.default_rng(random_state)
+    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))

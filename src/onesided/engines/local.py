@@ -1,0 +1,123 @@
+"""Threads over blocks of rows on this machine.
+
+Blocks are cut from the data alone and their results are added in the order of the blocks, so a result does
+not depend on how many threads there are. BLAS is held to one thread meanwhile: the threads are ours.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.errors import InputError
+
+Array = npt.NDArray[Any]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+THREADS_VARIABLE = "ONESIDED_NUM_THREADS"
+SMALLEST_BLOCK = 1 << 16  # entries: below this, starting a block costs more than it saves
+MOST_BLOCKS = 64
+
+
+def thread_count() -> int:
+    """Threads in use: the environment variable ``ONESIDED_NUM_THREADS``, or every core this process may use."""
+    asked = os.environ.get(THREADS_VARIABLE, "")
+    if not asked:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not asked.isdigit() or int(asked) < 1:
+        raise InputError(f"{THREADS_VARIABLE}={asked!r}: expected a whole number of at least 1")
+    return int(asked)
+
+
+def single_blas_thread() -> AbstractContextManager[Any]:
+    """Hold BLAS to one thread: for repeatable sums, and because our own threads fill the cores."""
+    limits: AbstractContextManager[Any] = _blas().limit(limits=1, user_api="blas")
+    return limits
+
+
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    import scipy.linalg  # noqa: F401  numba's dot goes through scipy's BLAS: it must be loaded to be held
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def cut(indptr: Array, block_entries: int) -> list[tuple[int, int]]:
+    """Ranges of rows with about ``block_entries`` entries each, whole rows only.
+
+    >>> cut(np.array([0, 3, 4, 9, 10]), 4)
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    n, entries = len(indptr) - 1, int(indptr[-1] - indptr[0])
+    pieces = max(1, -(-entries // max(1, block_entries)))
+    marks = indptr[0] + np.arange(1, pieces) * (entries / pieces)
+    edges = np.unique(np.concatenate([[0], np.searchsorted(indptr, marks), [n]]))
+    return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+
+
+def in_order(task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """The results of ``task`` in the order of ``items``, computed by threads, few at a time."""
+    threads = thread_count()
+    with single_blas_thread():
+        if threads == 1:
+            yield from map(task, items)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            running: deque[Future[Result]] = deque()
+            for item in items:
+                if len(running) >= threads:
+                    yield running.popleft().result()
+                running.append(pool.submit(task, item))
+            while running:
+                yield running.popleft().result()
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some whole rows, as the kernels take them: pointers into shared columns and values, own weights."""
+
+    indptr: Array
+    columns: Array
+    values: Array
+    weights: Array
+
+
+class LocalEngine:
+    """Holds rows in blocks and runs passes over them.
+
+    >>> engine = LocalEngine(np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), np.ones(3), np.ones(2), 2)
+    >>> engine.sum(lambda block: (block.weights.sum(),))
+    (2.0,)
+    """
+
+    def __init__(self, indptr: Array, columns: Array, values: Array, weights: Array, n_columns: int) -> None:
+        # A block's result is as large as the factor: blocks much smaller than it would only move memory.
+        size = max(SMALLEST_BLOCK, 4 * n_columns, -(-len(columns) // MOST_BLOCKS))
+        self.blocks = [
+            Block(indptr[first : last + 1], columns, values, weights[first:last])
+            for first, last in cut(indptr, size)
+        ]
+
+    def sum(self, task: Callable[[Block], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """The element-wise sum over blocks of what ``task`` returns, in double precision."""
+        results = in_order(task, self.blocks)
+        total = [np.asarray(part, dtype=np.float64) for part in next(results)]
+        for result in results:
+            for k, part in enumerate(result):
+                total[k] += part
+        return tuple(part if part.ndim else float(part) for part in total)
+
+    def rows(self, task: Callable[[Block], tuple[Array, ...]]) -> tuple[Array, ...]:
+        """What ``task`` returns for each row, over all blocks."""
+        return tuple(np.concatenate(parts) for parts in zip(*in_order(task, self.blocks), strict=True))

@@ -1,0 +1,144 @@
+"""Rows filled in from a recovered row space; rows never seen before included.
+
+Two ways, with one interface:
+
+``BestLinearPredictor``: v_j = μ_j + x_jᵀq + ε_j with q ~ N(0, I) and var ε_j = ψ_j. Given a row's observed entries,
+
+    S = (I + Σ x xᵀ/ψ)⁻¹,   q = S Σ x (v − μ)/ψ,   v̂_j = μ_j + x_jᵀq,   var(v_j) = ψ_j + x_jᵀ S x_j
+
+``LeastSquares``: Algorithm 2 of the paper, v̂ = U q with q the least-squares fit on the observed entries, of least
+norm when a row has fewer entries than the rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.engines.local import LocalEngine
+from onesided.errors import InputError
+from onesided.kernels import cpu
+from onesided.panel import Panel
+
+Array = npt.NDArray[Any]
+
+CHUNK = 1 << 21  # numbers held at a time on the way to variances
+
+
+@dataclass(frozen=True, eq=False)
+class BestLinearPredictor:
+    """The best linear predictor of a row, with its predictive standard deviation.
+
+    >>> predictor = BestLinearPredictor(np.zeros(2), np.ones((2, 1)), np.full(2, 0.5))
+    >>> panel = Panel.from_dense([[3.0, np.nan]])
+    >>> predictor.impute_at(panel, np.array([0]), np.array([1]))
+    (array([2.]), array([0.91287093]))
+    """
+
+    mean: Array
+    factor: Array
+    noise_variance: Array
+
+    def coordinates(self, panel: Panel) -> Array:
+        """q of every row: its posterior mean."""
+        (q,) = self._solve(panel, lambda q, covariance: (q,))
+        return q
+
+    def impute(self, panel: Panel) -> tuple[Array, Array]:
+        """Every row filled in, and the standard deviation of each value; zero where it was observed."""
+        q, covariance = self._solve(panel, lambda q, covariance: (q, covariance))
+        filled = self.mean + q @ self.factor.T
+        deviation = np.empty_like(filled)
+        step = max(1, CHUNK // max(1, self.factor.size))
+        for first in range(0, panel.n_rows, step):
+            spread = self.factor @ covariance[first : first + step]  # rows × d × r
+            deviation[first : first + step] = np.sqrt(
+                self.noise_variance + np.einsum("uja,ja->uj", spread, self.factor)
+            )
+        return _observed_as_they_are(panel, filled), _observed_as_they_are(panel, deviation, 0.0)
+
+    def impute_at(self, panel: Panel, rows: Array, columns: Array) -> tuple[Array, Array]:
+        """Predictions at positions and their standard deviations, whether or not they were observed."""
+        asked, back = np.unique(rows, return_inverse=True)
+        values, variance = np.empty(len(rows)), np.empty(len(rows))
+        by_row = np.argsort(back, kind="stable")
+        step = max(1, CHUNK // max(1, self.factor.shape[1] ** 2))
+        for first in range(0, len(asked), step):  # so that no more covariances are held than that
+            q, covariance = self._solve(
+                panel.take_rows(asked[first : first + step]), lambda q, covariance: (q, covariance)
+            )
+            edges = np.searchsorted(back, [first, first + step], sorter=by_row)
+            here = by_row[edges[0] : edges[1]]
+            u, x = back[here] - first, self.factor[columns[here]]
+            values[here] = self.mean[columns[here]] + np.einsum("ka,ka->k", q[u], x)
+            variance[here] = np.einsum("ka,ka->k", np.einsum("ka,kab->kb", x, covariance[u]), x)
+        return values, np.sqrt(self.noise_variance[columns] + variance)
+
+    def _solve(self, panel: Panel, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
+        precision = 1 / self.noise_variance
+        return _centred_rows(panel, self.mean).rows(
+            lambda block: keep(
+                *cpu.row_solve(block.indptr, block.columns, block.values, self.factor, precision)
+            )
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares:
+    """Algorithm 2: a row projected on the row space through its observed entries.
+
+    >>> predictor = LeastSquares(np.array([[0.6], [0.8]]))
+    >>> predictor.impute(Panel.from_dense([[3.0, np.nan]]))
+    array([[3., 4.]])
+    """
+
+    basis: Array  # U_r, d × r, orthonormal columns
+
+    def coordinates(self, panel: Panel) -> Array:
+        """q of every row."""
+        engine = _centred_rows(panel, None)
+        (q,) = engine.rows(
+            lambda block: (cpu.least_squares(block.indptr, block.columns, block.values, self.basis),)
+        )
+        return q
+
+    def impute(self, panel: Panel) -> Array:
+        """Every row filled in; observed entries stay as they are."""
+        return _observed_as_they_are(panel, self.coordinates(panel) @ self.basis.T)
+
+    def impute_at(self, panel: Panel, rows: Array, columns: Array) -> Array:
+        """Predictions at positions, whether or not they were observed."""
+        asked, back = np.unique(rows, return_inverse=True)
+        q = self.coordinates(panel.take_rows(asked))
+        return np.asarray(np.einsum("ka,ka->k", q[back], self.basis[columns]))
+
+
+def check_positions(panel: Panel, rows: Any, columns: Any) -> tuple[Array, Array]:
+    """Row and column positions as integer arrays of one length, inside the panel."""
+    rows, columns = np.atleast_1d(np.asarray(rows)), np.atleast_1d(np.asarray(columns))
+    if rows.ndim != 1 or rows.shape != columns.shape:
+        raise InputError(f"rows and columns must be two lists of one length; found {rows.shape}, {columns.shape}")
+    for name, positions, limit in (("row", rows, panel.n_rows), ("column", columns, panel.n_columns)):
+        if positions.size and positions.dtype.kind not in "iu":
+            raise InputError(f"{name}s must be positions, whole numbers; found {positions.dtype}")
+        outside = (positions < 0) | (positions >= limit)
+        if outside.any():
+            raise InputError(f"{name} position {positions[outside][0]} is outside 0 to {limit - 1}")
+    return rows.astype(np.int64), columns.astype(np.int64)
+
+
+def _centred_rows(panel: Panel, mean: Array | None) -> LocalEngine:
+    values = panel.values.astype(np.float64)
+    if mean is not None:
+        values -= mean[panel.columns]
+    return LocalEngine(panel.indptr, panel.columns, values, panel.row_weights, panel.n_columns)
+
+
+def _observed_as_they_are(panel: Panel, filled: Array, value: float | None = None) -> Array:
+    rows = np.repeat(np.arange(panel.n_rows), panel.row_counts)
+    filled[rows, panel.columns] = panel.values if value is None else value
+    return filled

@@ -1,0 +1,32 @@
+"""Penalties on the factor, each with its gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+def incoherence(X: Array, alpha: float) -> tuple[float, Array]:
+    """R(X) = Σ_j (‖x_j‖ − α)₊⁴ and its gradient, 4 (‖x_j‖ − α)₊³ x_j / ‖x_j‖ in x_j.
+
+    >>> value, gradient = incoherence(np.array([[0.0, 5.0], [0.1, 0.0]]), 4.0)
+    >>> value, gradient.tolist()
+    (1.0, [[0.0, 4.0], [0.0, 0.0]])
+    """
+    norms = np.linalg.norm(X, axis=1)
+    excess = np.maximum(norms - alpha, 0.0)
+    slope = 4 * excess**3 / np.where(norms > 0, norms, 1.0)
+    return float(np.sum(excess**4)), slope[:, None] * X
+
+
+def ridge(X: Array) -> tuple[float, Array]:
+    """Σ_j ‖x_j‖² and its gradient, 2 X.
+
+    >>> ridge(np.array([[1.0, 2.0]]))
+    (5.0, array([[2., 4.]]))
+    """
+    return float(np.sum(X**2)), 2 * X

@@ -1,0 +1,187 @@
+"""The precision-weighted loss: every pair weighed by its count, as one pass over rows.
+
+    L(X) = ½ Σ_ij N_ij (x_iᵀx_j − T̂_ij)² + ρ Σ_j ‖x_j‖² + constant
+         = ½ Σ_u w_u (‖A_u‖² − 2‖b_u‖²) + ρ Σ_j ‖x_j‖² + constant
+
+The sum runs over all pairs i, j when the diagonal is fitted and over i ≠ j when it is free, in which case its
+terms, ½ N_jj (‖x_j‖⁴ − 2 T̂_jj ‖x_j‖²), are taken away again: they need only two numbers per column.
+
+Values are measured in units of their root mean square. ρ is given as a multiple of the sampling noise in the
+sums of products, s √c: s is the standard deviation of all products, and c = Σ_j c_j² / Σ_j c_j the typical
+column's Σ w_u² over its pairs. So a given ridge matters less the more rows there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.engines.local import LocalEngine
+from onesided.errors import InputError, check_choice
+from onesided.kernels import cpu
+from onesided.objective.penalties import ridge
+from onesided.panel import Panel
+
+Array = npt.NDArray[Any]
+Diagonal = Literal["fit", "free"]
+
+LEAST_SHARE = 0.02  # of the mean: no column and no direction is taken to be flatter than this
+
+
+class RowObjective:
+    """L(X) for the rows of a panel, for factors in units of ``scale``.
+
+    Parameters
+    ----------
+    panel : Panel
+    center : array of d, optional
+        Subtracted from each column's values before anything else.
+    weights : array of n, optional
+        Row weights, in place of the panel's own.
+    diagonal : "fit" or "free"
+    ridge : float
+        ρ in units of the sampling noise.
+
+    Examples
+    --------
+    >>> objective = RowObjective(Panel.from_dense([[2.0, 2.0]]), diagonal="fit")
+    >>> objective.scale, objective.value_and_gradient(np.ones((2, 1)))
+    (2.0, (-2.0, array([[0.],
+           [0.]])))
+    """
+
+    def __init__(
+        self,
+        panel: Panel,
+        *,
+        center: Array | None = None,
+        weights: Array | None = None,
+        diagonal: Diagonal = "free",
+        ridge: float = 0.0,
+    ) -> None:
+        check_choice("diagonal", diagonal, ("fit", "free"))
+        weights = panel.row_weights if weights is None else weights
+        values = panel.values if center is None else panel.values - center[panel.columns].astype(panel.values.dtype)
+        self.scale = _root_mean_square(values)
+        values = values / values.dtype.type(self.scale)
+        entry_weights = np.repeat(weights, panel.row_counts)
+        self.n_columns, self.diagonal = panel.n_columns, diagonal
+        self.counts = np.bincount(panel.columns, entry_weights, minlength=panel.n_columns)
+        self.squares = np.bincount(
+            panel.columns, entry_weights * values.astype(np.float64) ** 2, minlength=panel.n_columns
+        )
+        # Σ_{i≠j} N_ij for each column j: how much weight it shares with others.
+        self.pair_counts = np.bincount(
+            panel.columns, entry_weights * np.repeat(panel.row_counts - 1, panel.row_counts), panel.n_columns
+        )
+        products = _Products.of(panel, values, weights)
+        self.ridge = ridge * products.sampling_noise
+        self._products = products
+        self.engine = LocalEngine(panel.indptr, panel.columns, values, weights, panel.n_columns)
+        self._dtype = values.dtype
+        self.resolution = 10 * float(np.finfo(values.dtype).eps)  # relative rounding error of a loss
+
+    def value_and_gradient(self, X: Array) -> tuple[float, Array]:
+        """L(X) and its gradient, in one pass over the rows."""
+        if X.shape[1] == 0:  # rank zero: nothing to fit
+            return 0.0, np.zeros(X.shape)
+        factor = np.ascontiguousarray(X, dtype=self._dtype)
+        loss, gradient = self.engine.sum(
+            lambda block: cpu.row_pass(block.indptr, block.columns, block.values, block.weights, factor)
+        )
+        if self.diagonal == "free":
+            norms = np.sum(X**2, axis=1)
+            loss -= float(self.counts @ norms**2 / 2 - self.squares @ norms)
+            gradient -= 2 * (self.counts * norms - self.squares)[:, None] * X
+        value, slope = ridge(X)
+        return loss + self.ridge * value, gradient + self.ridge * slope
+
+    def mean_squared_pair_error(self, factor: Array) -> float:
+        """The mean of (x_iᵀx_j − v_i v_j)² over the pairs i ≠ j of all rows, in the units of the data."""
+        if self._products.total_weight == 0:
+            raise InputError("no row has two observed entries: there is no pair to compare with")
+        X = factor / self.scale
+        loss, _ = self.value_and_gradient(X)
+        loss -= self.ridge * ridge(X)[0]
+        return (2 * loss / self._products.total_weight + self._products.mean_square) * self.scale**4
+
+    def curvature(self, X: Array) -> Array:
+        """The Hessian's diagonal blocks ∂²L/∂x_j², one r × r matrix per column.
+
+        2 Σ_{u∋j} w (A_u − x_j x_jᵀ) + 2ρI when the diagonal is free; when it is fitted,
+        2 Σ_{u∋j} w A_u + 2 N_jj (x_j x_jᵀ + (‖x_j‖² − T̂_jj) I) + 2ρI.
+        """
+        factor = np.ascontiguousarray(X, dtype=self._dtype)
+        (blocks,) = self.engine.sum(
+            lambda block: (cpu.curvature(block.indptr, block.columns, block.weights, factor),)
+        )
+        own = X[:, :, None] * X[:, None, :]
+        slack = np.full(self.n_columns, self.ridge)
+        if self.diagonal == "free":
+            blocks -= self.counts[:, None, None] * own
+        else:
+            blocks += self.counts[:, None, None] * own
+            slack = slack + self.counts * np.sum(X**2, axis=1) - self.squares
+        return 2 * blocks + 2 * slack[:, None, None] * np.eye(X.shape[1])
+
+    def metric(self, X: Array) -> Callable[[Array], Array]:
+        """An approximate inverse Hessian near X: the curvature of x_j taken as 2 c_j S + 2ρI.
+
+        c_j is the weight that column j shares with others (and with itself when the diagonal is fitted) and S
+        the mean of x xᵀ under those weights. It costs no pass, and no memory beyond a number per column.
+        """
+        weight = self.pair_counts + (self.counts if self.diagonal == "fit" else 0.0)
+        seen = weight > 0
+        if X.shape[1] == 0 or not seen.any():
+            return lambda gradient: gradient
+        weight = weight + LEAST_SHARE * weight[seen].mean()
+        strengths, axes = np.linalg.eigh((X * weight[:, None]).T @ X / weight.sum())
+        strengths = np.maximum(strengths, LEAST_SHARE * max(float(strengths[-1]), np.finfo(float).tiny))
+        curvature = 2 * (weight[:, None] * strengths + self.ridge)
+        return lambda gradient: (gradient @ axes / curvature) @ axes.T
+
+    def gram(self, V: Array) -> Array:
+        """The weighted sums of products, M̂ᵀ diag(w) M̂, applied to the columns of V; diagonal included."""
+        V = np.ascontiguousarray(V, dtype=np.float64)
+        (product,) = self.engine.sum(
+            lambda block: (cpu.gram_product(block.indptr, block.columns, block.values, block.weights, V),)
+        )
+        return np.asarray(product)
+
+
+@dataclass(frozen=True)
+class _Products:
+    """Statistics of all products of two different entries of a row, before any model."""
+
+    total_weight: float
+    mean_square: float
+    sampling_noise: float  # s √c
+
+    @classmethod
+    def of(cls, panel: Panel, values: Array, weights: Array) -> _Products:
+        counts = panel.row_counts
+        row = np.repeat(np.arange(panel.n_rows), counts)
+        values = values.astype(np.float64)
+        first, second, fourth = (np.bincount(row, values**k, minlength=panel.n_rows) for k in (1, 2, 4))
+        total = float(weights @ (counts * (counts - 1.0)))
+        if total == 0:
+            return cls(0.0, 0.0, 0.0)
+        mean = float(weights @ (first**2 - second)) / total
+        mean_square = float(weights @ (second**2 - fourth)) / total
+        shared = np.bincount(
+            panel.columns, np.repeat(weights**2 * (counts - 1.0), counts), minlength=panel.n_columns
+        )
+        noise = np.sqrt(max(mean_square - mean**2, 0.0) * (shared @ shared) / shared.sum())
+        return cls(total, mean_square, float(noise))
+
+
+def _root_mean_square(values: Array) -> float:
+    """Without overflow or underflow on the way; one for a panel of zeros."""
+    largest = float(np.max(np.abs(values), initial=0.0))
+    if largest == 0.0:
+        return 1.0
+    return largest * float(np.sqrt(np.mean((values / largest) ** 2, dtype=np.float64)))

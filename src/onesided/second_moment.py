@@ -1,0 +1,251 @@
+"""T as an operator: measured, completed or unsupported, entry by entry; d × d only when asked.
+
+Three outputs, by name, with L = μμᵀ + XXᵀ the model's entry, T̂ the measured one and N its count:
+
+==============  ================================================================================
+``low_rank``    L everywhere
+``algorithm1``  T̂ on Ω and L elsewhere, which is what the paper's Algorithm 1 returns
+``blend``       (N T̂ + κ L) / (N + κ) off the diagonal; T̂ on the diagonal
+==============  ================================================================================
+
+Measured entries are computed from the panel when they are asked for, by intersecting two columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator
+
+from onesided.errors import InputError
+from onesided.moments import PairMoments, hajek
+from onesided.panel import Panel, known_positions
+
+Array = npt.NDArray[Any]
+Output = Literal["low_rank", "algorithm1", "blend"]
+EntryStatus = Literal["measured", "completed", "unsupported"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of T.
+
+    ``status`` is "measured" when a row has both columns, "completed" when the model places both, and
+    "unsupported" when a column was never seen together with another, so that nothing is known of it but its
+    own second moment. ``count`` is the weight of the rows that have both columns; None when the panel is not
+    at hand to tell.
+    """
+
+    value: float
+    count: float | None
+    status: EntryStatus
+
+    def __float__(self) -> float:
+        return self.value
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What a model knows of its panel without the panel: the diagonal, and which columns can be placed."""
+
+    diagonal: Array  # T̂_jj; zero where the column was never seen
+    counts: Array  # N_jj
+    supported: Array  # whether the column shares a row with another
+
+    @classmethod
+    def from_panel(cls, panel: Panel) -> Measured:
+        """From the panel's own row weights."""
+        weights = np.repeat(panel.row_weights, panel.row_counts)
+        counts = np.bincount(panel.columns, weights, minlength=panel.n_columns)
+        scale = float(np.max(np.abs(panel.values), initial=0.0)) or 1.0
+        squares = np.bincount(panel.columns, weights * (panel.values / scale) ** 2, minlength=panel.n_columns)
+        shared = np.bincount(
+            panel.columns, weights * np.repeat(panel.row_counts > 1, panel.row_counts), panel.n_columns
+        )
+        return cls(squares / np.where(counts > 0, counts, 1.0) * scale**2, counts, shared > 0)
+
+
+class SecondMoment(LinearOperator):  # type: ignore[misc]
+    """The estimated second moment of the rows, d × d, in one of three outputs.
+
+    Index it by column ids for one entry (``T["Alien", "Blade Runner"]``), take ``block`` by position, multiply
+    it (``T @ v``), or ask for ``to_dense()``. ``T.low_rank``, ``T.algorithm1`` and ``T.blend`` are the three
+    outputs. Multiplying the last two needs all measured pairs, which are computed once, when first needed.
+
+    Examples
+    --------
+    >>> panel = Panel.from_dense([[1.0, 2.0, np.nan], [np.nan, 1.0, 1.0]])
+    >>> T = SecondMoment(np.ones((3, 1)), Measured.from_panel(panel), panel=panel)
+    >>> T[0, 1], T.algorithm1[0, 1]
+    (Entry(value=1.0, count=1.0, status='measured'), Entry(value=2.0, count=1.0, status='measured'))
+    >>> T[0, 2].status
+    'completed'
+    >>> T.algorithm1.to_dense()
+    array([[1. , 2. , 1. ],
+           [2. , 2.5, 1. ],
+           [1. , 1. , 1. ]])
+    """
+
+    def __init__(
+        self,
+        factor: Array,
+        measured: Measured,
+        *,
+        mean: Array | None = None,
+        column_ids: Array | None = None,
+        panel: Panel | None = None,
+        kappa: float | None = None,
+        output: Output = "low_rank",
+    ) -> None:
+        d = len(factor)
+        super().__init__(np.dtype(np.float64), (d, d))
+        self.factor = factor if mean is None else np.column_stack([mean, factor])
+        self.measured, self.panel, self.kappa, self.output = measured, panel, kappa, output
+        self.column_ids = np.arange(d) if column_ids is None else column_ids
+        if output != "low_rank" and panel is None:
+            raise InputError(
+                f"the output {output!r} needs measured entries, and this model was saved without its panel; "
+                "use the low_rank output, or save the model together with its panel"
+            )
+        if output == "blend" and kappa is None:
+            raise InputError("the output 'blend' needs κ, a number of rows: fit with blend=κ")
+
+    @property
+    def low_rank(self) -> SecondMoment:
+        """μμᵀ + XXᵀ everywhere."""
+        return self._as("low_rank")
+
+    @property
+    def algorithm1(self) -> SecondMoment:
+        """T̂ on the observed pairs, μμᵀ + XXᵀ elsewhere."""
+        return self._as("algorithm1")
+
+    @property
+    def blend(self) -> SecondMoment:
+        """Measured and completed entries averaged by their evidence; the measured diagonal."""
+        return self._as("blend")
+
+    def _as(self, output: Output) -> SecondMoment:
+        if output == self.output:
+            return self
+        other = SecondMoment(
+            self.factor,
+            self.measured,
+            column_ids=self.column_ids,
+            panel=self.panel,
+            kappa=self.kappa,
+            output=output,
+        )
+        if "_moments" in self.__dict__:
+            other.__dict__["_moments"] = self._moments
+        return other
+
+    def __getitem__(self, ids: tuple[Any, Any]) -> Entry:
+        if not isinstance(ids, tuple) or len(ids) != 2:
+            raise InputError(f"index the second moment by two column ids; found {ids!r}")
+        i, j = known_positions(self.column_ids, ids, "column")
+        count: float | None
+        if i == j:
+            count = float(self.measured.counts[i])
+        else:
+            count = None if self.panel is None else float(self._measure([i], [j])[1][0, 0])
+        if count is not None and count > 0:
+            status: EntryStatus = "measured"
+        elif i != j and self.measured.supported[[i, j]].all():
+            status = "completed"
+        else:
+            status = "unsupported"
+        return Entry(float(self.block([i], [j])[0, 0]), count, status)
+
+    def block(self, rows: Iterable[int], columns: Iterable[int]) -> Array:
+        """The entries at the given positions, as a dense array."""
+        rows, columns = self._positions(rows), self._positions(columns)
+        low_rank: Array = self.factor[rows] @ self.factor[columns].T
+        if self.output == "low_rank":
+            return low_rank
+        sums, counts = self._measure(rows, columns)
+        diagonal = rows[:, None] == columns[None, :]
+        kappa = np.where(diagonal, 0.0, self._kappa)
+        weight = counts + kappa
+        # κ L / (N + κ) + S / (N + κ), and L where there is no measurement.
+        blended = (sums + kappa * low_rank) / np.where(counts > 0, weight, 1.0)
+        return np.where(counts > 0, blended, low_rank)
+
+    def to_dense(self) -> Array:
+        """All of T, d × d."""
+        everything = np.arange(self.shape[0])
+        return self.block(everything, everything)
+
+    @property
+    def _kappa(self) -> float:
+        return float(self.kappa) if self.output == "blend" and self.kappa is not None else 0.0
+
+    def _positions(self, positions: Iterable[int]) -> Array:
+        array = np.asarray(positions)
+        if array.dtype.kind not in "iu" and array.size:
+            raise InputError(f"block takes positions, whole numbers; found {array.dtype}: use [i, j] for ids")
+        array = array.astype(np.int64).ravel()
+        outside = (array < 0) | (array >= self.shape[0])
+        if outside.any():
+            raise InputError(
+                f"position {array[outside][0]} is outside the {self.shape[0]} columns (0 to {self.shape[0] - 1})"
+            )
+        return array
+
+    def _measure(self, rows: Any, columns: Any) -> tuple[Array, Array]:
+        """Σ w v_i v_j and Σ w over the rows that have both, for a block of pairs."""
+        assert self.panel is not None
+        values, present = self._columns(rows)
+        weights = sp.dia_array((self.panel.row_weights[None, :], [0]), shape=(self.panel.n_rows,) * 2)
+        other_values, other_present = self._columns(columns)
+        sums = values.T @ (weights @ other_values)
+        counts = present.T @ (weights @ other_present)
+        return sums.toarray(), counts.toarray()
+
+    def _columns(self, positions: Any) -> tuple[sp.csc_array, sp.csc_array]:
+        assert self.panel is not None
+        indptr, rows, values = self.panel.by_column
+        positions = np.asarray(positions)
+        starts, lengths = indptr[positions], indptr[positions + 1] - indptr[positions]
+        pointers = np.concatenate([[0], np.cumsum(lengths)])
+        entries = np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], lengths)
+        shape = (self.panel.n_rows, len(positions))
+        kept = values[entries].astype(np.float64)
+        return (
+            sp.csc_array((kept, rows[entries], pointers), shape=shape),
+            sp.csc_array((np.ones_like(kept), rows[entries], pointers), shape=shape),
+        )
+
+    @cached_property
+    def _moments(self) -> PairMoments:
+        assert self.panel is not None
+        return PairMoments.from_panel(self.panel)
+
+    @cached_property
+    def _correction(self) -> sp.csr_array:
+        """What the output adds to the low-rank part, on Ω."""
+        moments = self._moments
+        i, j = moments.pairs()
+        residual = hajek(moments) - np.einsum("ka,ka->k", self.factor[i], self.factor[j])
+        kappa = np.where(i == j, 0.0, self._kappa)
+        return moments.to_matrix(residual * moments.counts / (moments.counts + kappa))
+
+    def _matmat(self, V: Array) -> Array:
+        product = self.factor @ (self.factor.T @ V)
+        return product if self.output == "low_rank" else product + self._correction @ V
+
+    def _matvec(self, v: Array) -> Array:
+        return self._matmat(v.reshape(-1, 1))
+
+    def _adjoint(self) -> SecondMoment:
+        return self
+
+    def __repr__(self) -> str:
+        d = self.shape[0]
+        return f"SecondMoment({d:,} × {d:,}, output={self.output!r}, rank {self.factor.shape[1]})"

@@ -1,0 +1,59 @@
+"""Gradient descent with a fixed step: Algorithm 1 of the paper, as printed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.solvers.result import Progress, SolveResult, ValueAndGradient
+
+Array = npt.NDArray[Any]
+
+DIVERGED = 10.0  # times the loss of the start
+
+
+def random_start(d: int, rank: int, rng: np.random.Generator) -> Array:
+    """X₀ of Algorithm 1: independent N(0, 1/d)."""
+    return rng.standard_normal((d, rank)) / np.sqrt(d)
+
+
+def gradient_descent(
+    value_and_gradient: ValueAndGradient,
+    start: Array,
+    *,
+    step_size: float,
+    iterations: int,
+    progress: Progress | None = None,
+) -> SolveResult:
+    """X ← X − η ∇ℓ(X), ``iterations`` times.
+
+    A fixed step that is too long makes the loss grow without bound. That ends the descent with the status
+    "diverged" and the best factor so far.
+
+    >>> result = gradient_descent(lambda x: (float(x @ x), 2 * x), np.ones(2), step_size=0.25, iterations=3)
+    >>> result.factor, result.status
+    (array([0.125, 0.125]), 'completed')
+    >>> gradient_descent(lambda x: (float(x @ x), 2 * x), np.ones(2), step_size=3.0, iterations=9).status
+    'diverged'
+    """
+    X = best = np.array(start, dtype=np.float64)
+    history: list[float] = []
+    for iteration in range(iterations):
+        loss, gradient = value_and_gradient(X)
+        history.append(loss)
+        if not np.isfinite(loss) or loss > DIVERGED * history[0]:
+            detail = (
+                f"with step_size={step_size:g} the loss rose from {history[0]:.4g} to {loss:.4g} "
+                f"in {iteration} iterations; try step_size={step_size / 10:g}"
+            )
+            return SolveResult(best, "diverged", tuple(history), iteration + 1, detail)
+        if loss <= min(history):
+            best = X
+        X = X - step_size * gradient
+        if progress is not None:
+            progress(iteration + 1, loss)
+    if not np.isfinite(X).all():
+        return SolveResult(best, "diverged", tuple(history), iterations, f"the last step of {step_size:g} overflowed")
+    return SolveResult(X, "completed", tuple(history), iterations)

@@ -1,0 +1,48 @@
+"""What every solver returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Status = Literal["converged", "completed", "limit", "stalled", "diverged"]
+ValueAndGradient = Callable[[Array], tuple[float, Array]]
+Progress = Callable[[int, float], None]  # called with the passes made so far and the loss
+
+REMEDIES: dict[Status, str] = {
+    "converged": "the expected decrease fell below the tolerance",
+    "completed": "all iterations were made; whether they suffice is not known: compare with more",
+    "limit": "the limit of passes was reached before convergence; raise max_passes or tol",
+    "stalled": "no step lowered the loss although the gradient is not zero; raise tol, or use float64 values",
+    "diverged": "the loss grew beyond its start; lower step_size",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class SolveResult:
+    """A factor, how the solver ended, and the loss after each iteration.
+
+    ``status`` is "converged", "completed" (a fixed number of iterations), "limit", "stalled" or "diverged";
+    ``message`` says in words what happened and, for the last three, what to do. ``passes`` counts evaluations.
+    """
+
+    factor: Array
+    status: Status
+    history: tuple[float, ...]
+    passes: int
+    detail: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the factor can be used without a second thought."""
+        return self.status in ("converged", "completed")
+
+    @property
+    def message(self) -> str:
+        """The status in words, with its remedy."""
+        reason = f"{self.status} after {self.passes} passes: {REMEDIES[self.status]}"
+        return f"{reason} ({self.detail})" if self.detail else reason

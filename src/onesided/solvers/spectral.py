@@ -1,0 +1,84 @@
+"""A start for the row objective: the best low-rank fit if all pairs had their expected counts.
+
+If N_ij were c_i c_j / Σc, with c_j = Σ_{i≠j} N_ij, the loss would be ‖C^½ (XXᵀ − T̂) C^½‖² / (2 Σc) and its minimum
+the top eigenpairs of K = C^½ T̂ C^½, X = C^−½ U Λ^½. The off-diagonal part of K is C^−½ M̂ᵀWM̂ C^−½ Σc; on the
+diagonal stands c_j T̂_jj when the diagonal is fitted, and nothing when it is free. Columns seen rarely would get
+large rows by chance, so a tenth of the mean is added to every c_j. Last, the length of X is set to the best one:
+L(tX) = a t⁴ − b t², with a and b known from one value and gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from onesided.objective.rows import RowObjective
+
+Array = npt.NDArray[Any]
+
+DAMPING = 0.1
+DENSE = 200  # up to this many columns, form K and decompose it exactly
+JITTER = 0.01  # of the root mean square: directions without a positive eigenvalue start here, not at zero
+
+
+def spectral_start(objective: RowObjective, rank: int, rng: np.random.Generator) -> Array:
+    """A d × rank factor near the minimum of ``objective``; columns never seen are zero."""
+    counts = objective.pair_counts
+    seen = counts > 0
+    if rank == 0 or not seen.any():
+        return np.zeros((objective.n_columns, rank))
+    damped = counts + DAMPING * counts[seen].mean()
+    root = np.sqrt(damped)
+    own = np.zeros_like(root)
+    if objective.diagonal == "fit":
+        own = damped * objective.squares / np.where(objective.counts > 0, objective.counts, 1.0)
+
+    def apply(V: Array) -> Array:
+        V = V.reshape(len(root), -1)
+        off = objective.gram(V / root[:, None]) - (objective.squares / root)[:, None] * V
+        return off * (counts.sum() / root)[:, None] + own[:, None] * V
+
+    shape = (len(root), len(root))
+    K = LinearOperator(shape, matvec=lambda v: apply(v).ravel(), matmat=apply, dtype=np.float64)
+    values, vectors = top_eigenpairs(K, rank, rng, tol=1e-2)
+    strength = np.sqrt(np.maximum(values, 0.0))
+    X = vectors * strength / root[:, None]
+    # A direction at zero is a stationary point: leave it in every direction that has no strength of its own.
+    X += np.where(strength > 0, 0.0, JITTER) * rng.standard_normal(X.shape)
+    X[~seen] = 0.0
+
+    loss, gradient = objective.value_and_gradient(X)
+    quartic = (float(np.vdot(gradient, X)) - 2 * loss) / 2
+    quadratic = quartic - loss
+    return X * np.sqrt(max(quadratic, 0.0) / (2 * quartic)) if quartic > 0 else X
+
+
+def top_eigenpairs(
+    operator: LinearOperator, rank: int, rng: np.random.Generator, tol: float = 0.0
+) -> tuple[Array, Array]:
+    """The largest eigenvalues of a symmetric operator, descending by value, and their vectors.
+
+    Where the eigensolver does not converge, the pairs it has found, followed by zeros.
+
+    >>> from scipy.sparse.linalg import aslinearoperator
+    >>> top_eigenpairs(aslinearoperator(np.diag([1.0, -5.0, 2.0])), 2, np.random.default_rng(0))[0]
+    array([2., 1.])
+    """
+    d = operator.shape[0]
+    if d <= max(DENSE, 2 * rank + 1):
+        K = operator @ np.eye(d)
+        values, vectors = np.linalg.eigh((K + K.T) / 2)
+        return values[::-1][:rank].copy(), vectors[:, ::-1][:, :rank].copy()
+    try:
+        values, vectors = eigsh(operator, k=rank, which="LA", v0=rng.standard_normal(d), tol=tol, maxiter=100)
+    except ArpackNoConvergence as partial:
+        values, vectors = partial.eigenvalues, partial.eigenvectors
+    order = np.argsort(values)[::-1]
+    missing = rank - len(order)
+    return (
+        np.concatenate([values[order], np.zeros(missing)]),
+        np.concatenate([vectors[:, order], np.zeros((d, missing))], axis=1),
+    )

@@ -1,0 +1,176 @@
+"""Panels, moments and models on disk: one file each.
+
+A file is an uncompressed ZIP archive of ``header.json`` (kind, format version, settings), ``arrays.safetensors``
+and one Parquet file per list of ids. It is written beside its final name and then renamed, so a file with that
+name is always whole. Nothing in it is executed when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.errors import InputError
+from onesided.moments import PairMoments
+from onesided.panel import Panel
+
+Array = npt.NDArray[Any]
+
+FORMAT_VERSION = 1
+HEADER, ARRAYS = "header.json", "arrays.safetensors"
+
+
+@dataclass
+class Archive:
+    """What a file holds: a kind, settings that JSON can carry, arrays, and lists of ids."""
+
+    kind: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, Array] = field(default_factory=dict)
+    ids: dict[str, Array] = field(default_factory=dict)
+
+    def add_panel(self, panel: Panel) -> None:
+        """Put a panel in, under names of its own."""
+        self.settings["panel_columns"] = panel.n_columns
+        for name in ("indptr", "columns", "values", "row_weights"):
+            self.arrays[f"panel.{name}"] = getattr(panel, name)
+        if panel.has_row_ids:
+            self.ids["panel_rows"] = panel.row_ids
+        if panel.has_column_ids:
+            self.ids["panel_columns"] = panel.column_ids
+
+    @property
+    def has_panel(self) -> bool:
+        """Whether a panel was put in."""
+        return "panel.indptr" in self.arrays
+
+    def panel(self) -> Panel:
+        """The panel that was put in."""
+        return Panel(
+            self.arrays["panel.indptr"],
+            self.arrays["panel.columns"],
+            self.arrays["panel.values"],
+            self.settings["panel_columns"],
+            row_ids=self.ids.get("panel_rows"),
+            column_ids=self.ids.get("panel_columns"),
+            row_weights=self.arrays["panel.row_weights"],
+        )
+
+
+def save_panel(panel: Panel, path: str | os.PathLike[str]) -> None:
+    """Write a panel to one file."""
+    archive = Archive("panel")
+    archive.add_panel(panel)
+    write(archive, path)
+
+
+def load_panel(path: str | os.PathLike[str]) -> Panel:
+    """Read a panel back."""
+    return read(path, "panel").panel()
+
+
+MOMENT_ARRAYS = ("indptr", "columns", "rows", "sums", "squares", "weight_sums", "squared_weight_sums")
+
+
+def save_moments(moments: PairMoments, path: str | os.PathLike[str]) -> None:
+    """Write pair moments to one file."""
+    arrays = {name: getattr(moments, name) for name in MOMENT_ARRAYS if getattr(moments, name) is not None}
+    write(Archive("moments", {"n_rows": moments.n_rows}, arrays), path)
+
+
+def load_moments(path: str | os.PathLike[str]) -> PairMoments:
+    """Read pair moments back."""
+    archive = read(path, "moments")
+    return PairMoments(archive.settings["n_rows"], **archive.arrays)
+
+
+@contextmanager
+def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary path in the same folder, renamed to ``path`` on success and removed otherwise."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with open(temporary, "rb") as finished:
+            os.fsync(finished.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes files private
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write(archive: Archive, path: str | os.PathLike[str]) -> None:
+    """Write an archive, whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from safetensors.numpy import save
+
+    header = {"format": "onesided", "version": FORMAT_VERSION, "kind": archive.kind, "settings": archive.settings}
+    with written_beside(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as file:
+        file.writestr(HEADER, json.dumps(header, indent=1))
+        with file.open(ARRAYS, "w", force_zip64=True) as member:
+            member.write(save({name: np.ascontiguousarray(one) for name, one in archive.arrays.items()}))
+        for name, ids in archive.ids.items():
+            with file.open(f"{name}.parquet", "w", force_zip64=True) as member:
+                pq.write_table(pa.table({"id": pa.array(ids)}), member)
+
+
+def read(path: str | os.PathLike[str], kind: str) -> Archive:
+    """Read an archive of the given kind; a foreign, newer or damaged file is refused by name."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from safetensors.numpy import load
+
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    try:
+        with zipfile.ZipFile(path) as file:
+            header = _header(path, file, kind)
+            arrays = load(file.read(ARRAYS))
+            ids = {
+                Path(name).stem: pq.read_table(pa.BufferReader(file.read(name)))["id"].to_numpy()
+                for name in file.namelist()
+                if name.endswith(".parquet")
+            }
+    except InputError:
+        raise
+    except zipfile.BadZipFile as error:
+        raise InputError(f"{path} is not a onesided file, or was cut short: {error}") from error
+    except Exception as error:  # whatever the readers of damaged members raise
+        raise InputError(f"{path} is damaged and cannot be read: {error}") from error
+    return Archive(kind, header["settings"], arrays, ids)
+
+
+def _header(path: Path, file: zipfile.ZipFile, kind: str) -> dict[str, Any]:
+    header: dict[str, Any] = json.loads(file.read(HEADER)) if HEADER in file.namelist() else {}
+    if header.get("format") != "onesided":
+        raise InputError(f"{path} is a ZIP archive, but not a onesided file")
+    if header["version"] > FORMAT_VERSION:
+        raise InputError(
+            f"{path} has format version {header['version']}; this release reads up to {FORMAT_VERSION}: upgrade onesided"
+        )
+    if header["kind"] != kind:
+        raise InputError(f"{path} holds a {header['kind']}; expected a {kind}")
+    return header
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -12,9 +12,9 @@ RNG = np.random.default_rng(7)
 
 def random_rows(counts, d, rng):
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    columns = np.concatenate(
-        [np.sort(rng.choice(d, size=c, replace=False)) for c in counts] or [np.empty(0)]
-    ).astype(np.int32)
+    columns = np.concatenate([np.sort(rng.choice(d, size=c, replace=False)) for c in counts] or [np.empty(0)]).astype(
+        np.int32
+    )
     return indptr, columns, rng.normal(1.0, 1.0, size=len(columns))
 
 
@@ -69,9 +69,7 @@ def close(actual, expected, dtype):
 
 def test_counting_sort(panel):
     _, columns, _, _, d = panel
-    for actual, expected in zip(
-        cpu.counting_sort(columns, d), reference.counting_sort(columns, d), strict=True
-    ):
+    for actual, expected in zip(cpu.counting_sort(columns, d), reference.counting_sort(columns, d), strict=True):
         np.testing.assert_array_equal(actual, expected)
 
 
@@ -104,9 +102,7 @@ def test_a_pair_whose_products_cancel_is_still_a_pair():
 @pytest.mark.parametrize("r", RANKS)
 def test_pair_pass(panel, r):
     d = panel[-1]
-    pointers, columns, _, weights, _, sums, _ = reference.pair_moments(
-        0, d, *pair_arguments(panel, np.float64)
-    )
+    pointers, columns, _, weights, _, sums, _ = reference.pair_moments(0, d, *pair_arguments(panel, np.float64))
     X = factor(d, r, np.float64)
     first = d // 3
     arguments = (first, pointers[first:], columns, weights, sums / weights, X)

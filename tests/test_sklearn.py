@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
-from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from onesided import HajekGD, OneSidedCompletion

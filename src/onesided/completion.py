@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -38,107 +37,15 @@ from onesided.moments import PairMoments
 from onesided.objective.pairs import PairObjective
 from onesided.objective.rows import Diagonal, RowObjective
 from onesided.panel import Panel, as_panel
+from onesided.row_space import Center, check_fittable, complete
 from onesided.second_moment import Measured, Output, SecondMoment
 from onesided.solvers.gradient_descent import gradient_descent, random_start
-from onesided.solvers.lbfgs import lbfgs
 from onesided.solvers.result import Progress, SolveResult
-from onesided.solvers.spectral import spectral_start, top_eigenpairs
+from onesided.solvers.spectral import top_eigenpairs
 from onesided.storage import Archive, read, write
 
 Array = npt.NDArray[Any]
-Center = Literal["none", "columns"]
 Unknown = Literal["refuse", "drop"]
-
-NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust single entries too far
-
-
-@dataclass(frozen=True, eq=False)
-class Completion:
-    """A fitted row space: ``T ≈ μμᵀ + XXᵀ``, the noise around it, and how the solver ended."""
-
-    mean: Array
-    factor: Array
-    noise_variance: Array
-    solve: SolveResult
-
-
-def complete(
-    panel: Panel,
-    *,
-    rank: int,
-    center: Center = "columns",
-    diagonal: Diagonal = "free",
-    weight_exponent: float = -0.5,
-    ridge: float = 1.0,
-    tol: float = 1e-6,
-    max_passes: int = 300,
-    rng: int | np.random.Generator = 0,
-    progress: Progress | None = None,
-) -> Completion:
-    """Minimise the precision-weighted loss over the rows of a panel, from a spectral start.
-
-    The parameters are those of :class:`OneSidedCompletion`.
-
-    >>> completion = complete(Panel.from_dense([[1.0, 2.0], [2.0, 4.0]]), rank=1, center="none", ridge=0.0)
-    >>> (completion.factor @ completion.factor.T).round(3)[0, 1]
-    np.float64(5.0)
-    """
-    _check_fittable(panel, rank)
-    rng = np.random.default_rng(rng)
-    counts = panel.row_counts
-    weights = panel.row_weights * np.where(counts > 0, np.maximum(counts, 1) ** float(weight_exponent), 0.0)
-    mean = column_means(panel) if center == "columns" else np.zeros(panel.n_columns)
-    with single_blas_thread():
-        objective = RowObjective(panel, center=mean, weights=weights, diagonal=diagonal, ridge=ridge)
-        start = spectral_start(objective, rank, rng)
-        solve = lbfgs(
-            objective.value_and_gradient,
-            start,
-            objective.metric(start),
-            tol=tol,
-            max_passes=max_passes,
-            resolution=objective.resolution,
-            progress=progress,
-        )
-        factor = principal_axes(solve.factor * objective.scale)
-    return Completion(mean, factor, noise_variance(panel, mean, factor), solve)
-
-
-def column_means(panel: Panel) -> Array:
-    """The weighted mean of each column; the mean of all entries for a column never seen."""
-    weights = np.repeat(panel.row_weights, panel.row_counts)
-    sums = np.bincount(panel.columns, weights * panel.values, minlength=panel.n_columns)
-    counts = np.bincount(panel.columns, weights, minlength=panel.n_columns)
-    overall = sums.sum() / counts.sum()
-    return np.where(counts > 0, sums / np.where(counts > 0, counts, 1.0), overall)
-
-
-def principal_axes(factor: Array) -> Array:
-    """The factor of the same XXᵀ whose columns are orthogonal, longest first, largest entry positive."""
-    if factor.shape[1] == 0:
-        return factor
-    vectors, lengths, _ = np.linalg.svd(factor, full_matrices=False)
-    signs = np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(len(lengths))])
-    return np.asarray(vectors * (lengths * np.where(signs < 0, -1.0, 1.0)))
-
-
-def noise_variance(panel: Panel, mean: Array, factor: Array) -> Array:
-    """ψ_j: what the factor leaves of the variance of an entry, one value for all columns that it places.
-
-    The mean over entries of (v − μ_j)² − ‖x_j‖². A column that is never seen beside another has no factor, so
-    all of the variance is left.
-    """
-    weights = np.repeat(panel.row_weights, panel.row_counts)
-    residuals = panel.values - mean[panel.columns]
-    placed = np.any(factor != 0, axis=1)[panel.columns] if factor.shape[1] else np.zeros(panel.n_entries, bool)
-    total = float(weights @ residuals**2) / float(weights.sum())
-    floor = max(NOISE_FLOOR * total, float(np.finfo(np.float64).tiny))
-    left = total
-    if placed.any() and weights[placed].sum() > 0:
-        explained = residuals**2 - np.sum(factor**2, axis=1)[panel.columns]
-        left = float(weights[placed] @ explained[placed]) / float(weights[placed].sum())
-    has_factor = np.any(factor != 0, axis=1) if factor.shape[1] else np.zeros(len(factor), dtype=bool)
-    return np.where(has_factor, max(left, floor), max(total, floor))
 
 
 class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -177,9 +84,7 @@ class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if hasattr(X, "tocoo"):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return as_panel(X)
-        values = validate_data(
-            self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
+        values = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
         panel = Panel.from_dense(values)
         names = getattr(self, "feature_names_in_", None)
         if names is None:
@@ -369,7 +274,7 @@ class OneSidedCompletion(_Estimator):
         """
         self._validate_params()
         panel = self._read_for_fit(X)
-        completion = complete(
+        found = complete(
             panel,
             rank=self.rank,
             center=self.center,
@@ -381,14 +286,14 @@ class OneSidedCompletion(_Estimator):
             rng=_generator(self.random_state),
             progress=progress,
         )
-        self.solve_ = completion.solve
-        if not completion.solve.succeeded:
-            warnings.warn(completion.solve.message, ConvergenceWarning, stacklevel=2)
-        self.mean_, self.noise_variance_ = completion.mean, completion.noise_variance
-        lengths = np.linalg.norm(completion.factor, axis=0)
+        self.solve_ = found.solve
+        if not found.solve.succeeded:
+            warnings.warn(found.solve.message, ConvergenceWarning, stacklevel=2)
+        self.mean_, self.noise_variance_ = found.mean, found.noise_variance
+        lengths = np.linalg.norm(found.factor, axis=0)
         self.eigenvalues_ = lengths**2
-        self.components_ = (completion.factor / np.where(lengths > 0, lengths, 1.0)).T
-        self._set_row_space(completion.factor, panel, Measured.from_panel(panel), self.blend)
+        self.components_ = (found.factor / np.where(lengths > 0, lengths, 1.0)).T
+        self._set_row_space(found.factor, panel, Measured.from_panel(panel), self.blend)
         return self
 
     def transform(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
@@ -400,9 +305,7 @@ class OneSidedCompletion(_Estimator):
         panel = self._read_for_use(X, unknown)
         return self._predictor().coordinates(panel) * np.sqrt(self.eigenvalues_)
 
-    def impute(
-        self, X: Any, *, return_std: bool = False, unknown: Unknown = "refuse"
-    ) -> Array | tuple[Array, Array]:
+    def impute(self, X: Any, *, return_std: bool = False, unknown: Unknown = "refuse") -> Array | tuple[Array, Array]:
         """Rows filled in, as a dense array; observed entries stay as they are.
 
         With ``return_std=True`` also the predictive standard deviation of each value, zero where it was
@@ -505,7 +408,7 @@ class HajekGD(_Estimator):
         """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
         self._validate_params()
         panel = self._read_for_fit(X)
-        _check_fittable(panel, self.rank)
+        check_fittable(panel, self.rank)
         rng = _generator(self.random_state)
         q = None if self.p is None else -np.expm1(panel.n_rows * np.log1p(-min(self.p**2, 1 - 1e-16)))
         with single_blas_thread():
@@ -544,21 +447,6 @@ class HajekGD(_Estimator):
     def _predictor(self) -> LeastSquares:
         check_is_fitted(self)
         return LeastSquares(np.ascontiguousarray(self.components_.T))
-
-
-def _check_fittable(panel: Panel, rank: int) -> None:
-    n, d = panel.shape
-    if panel.n_entries == 0 or not np.any(panel.row_weights[panel.row_counts > 0]):
-        raise InputError(f"nothing was observed: {n} rows and {d} columns, but no entry of positive weight")
-    if d == 1:
-        raise InputError("the panel has one column (n_features = 1); a row space needs at least two")
-    if not np.any(panel.row_weights[panel.row_counts > 1]):
-        raise InputError(
-            "no row has two observed entries, so no two columns were ever seen together: "
-            "there is nothing to learn a row space from"
-        )
-    if rank > d:
-        raise InputError(f"rank={rank} is larger than the panel's {d} columns; choose at most {d}")
 
 
 def _generator(random_state: Any) -> np.random.Generator:

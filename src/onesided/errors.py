@@ -1,8 +1,11 @@
-"""The one exception a caller can cause."""
+"""The one exception a caller can cause, and the words its messages are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
+
+import numpy as np
 
 
 class InputError(ValueError):
@@ -17,3 +20,27 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     if value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
         raise InputError(f"{name}={value!r} is not an option; choose one of {listed}")
+
+
+def counted(number: int, singular: str, plural: str | None = None) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "row"), counted(2000, "entry", "entries")
+    ('1 row', '2,000 entries')
+    """
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def shown(one: Any) -> str:
+    """An id or value as a user would write it."""
+    return repr(one.item() if isinstance(one, np.generic) else one)
+
+
+def examples(ids: Any, most: int = 3) -> str:
+    """The first few of a list.
+
+    >>> examples(["a", "b", "c", "d"])
+    "'a', 'b', 'c', …"
+    """
+    listed = ", ".join(shown(one) for one in list(ids)[:most])
+    return listed + (", …" if len(ids) > most else "")

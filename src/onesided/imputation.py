@@ -81,9 +81,7 @@ class BestLinearPredictor:
     def _solve(self, panel: Panel, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
         precision = 1 / self.noise_variance
         return _centred_rows(panel, self.mean).rows(
-            lambda block: keep(
-                *cpu.row_solve(block.indptr, block.columns, block.values, self.factor, precision)
-            )
+            lambda block: keep(*cpu.row_solve(block.indptr, block.columns, block.values, self.factor, precision))
         )
 
 
@@ -101,9 +99,7 @@ class LeastSquares:
     def coordinates(self, panel: Panel) -> Array:
         """q of every row."""
         engine = _centred_rows(panel, None)
-        (q,) = engine.rows(
-            lambda block: (cpu.least_squares(block.indptr, block.columns, block.values, self.basis),)
-        )
+        (q,) = engine.rows(lambda block: (cpu.least_squares(block.indptr, block.columns, block.values, self.basis),))
         return q
 
     def impute(self, panel: Panel) -> Array:

@@ -68,9 +68,7 @@ class PairMoments:
         by_row = (panel.indptr, panel.columns, panel.values, panel.row_weights)
         products = np.zeros(panel.n_columns + 1, dtype=np.int64)
         np.cumsum(
-            np.bincount(
-                panel.columns, np.repeat(panel.row_counts, panel.row_counts), minlength=panel.n_columns
-            ),
+            np.bincount(panel.columns, np.repeat(panel.row_counts, panel.row_counts), minlength=panel.n_columns),
             out=products[1:],
         )
         parts = list(
@@ -274,7 +272,10 @@ def standard_errors(moments: PairMoments) -> Array:
     pooled = np.empty(len(estimate))
     for group in (i == j, i != j):
         pooled[group] = scale[group] * _pooled_ratio(
-            (count * spread)[group], own_freedom[group], scale[group], moments.squares[group] / moments.counts[group]
+            (count * spread)[group],
+            own_freedom[group],
+            scale[group],
+            moments.squares[group] / moments.counts[group],
         )
     own = np.where(own_freedom > 0, count * spread, 0.0)
     variance = (own + POOLED_ROWS * pooled) / (own_freedom + POOLED_ROWS)

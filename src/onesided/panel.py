@@ -29,16 +29,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from onesided.errors import InputError, check_choice
+from onesided.errors import InputError, check_choice, counted, examples
+from onesided.ids import Coded, check_ids, encode_ids, find_ids, known_positions
+from onesided.intake import Duplicates, NonFinite, arrow_values, as_float, compress, table_columns
 from onesided.kernels import cpu
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import scipy.sparse as sp
 
 Array = npt.NDArray[Any]
-Duplicates = Literal["refuse", "mean", "sum", "last"]
-NonFinite = Literal["refuse", "drop"]
 
 LARGEST_VALUE = 1e75  # the fourth power still fits a double, with room for a sum
 
@@ -84,11 +83,11 @@ class Panel:
     ) -> None:
         self.indptr = _frozen(np.asarray(indptr, dtype=np.int64))
         self.columns = _frozen(np.asarray(columns, dtype=np.int32))
-        self.values = _frozen(_as_float(values, "values"))
+        self.values = _frozen(as_float(values, "values"))
         self.n_rows, self.n_columns = len(self.indptr) - 1, int(n_columns)
         self._check_shape()
-        self._row_ids = _check_ids(row_ids, self.n_rows, "row")
-        self._column_ids = _check_ids(column_ids, self.n_columns, "column")
+        self._row_ids = check_ids(row_ids, self.n_rows, "row")
+        self._column_ids = check_ids(column_ids, self.n_columns, "column")
         self.row_weights = _check_weights(row_weights, self.n_rows)
 
     def _check_shape(self) -> None:
@@ -132,11 +131,11 @@ class Panel:
         >>> Panel.from_table(ratings, row="user", column="item", value="stars")
         Panel(2 rows × 2 columns, 3 entries)
         """
-        rows, columns, values = _table_columns(table, (row, column, value))
-        return _from_entries(
-            _encode_ids(rows, row),
-            _encode_ids(columns, column),
-            _arrow_values(values, value),
+        rows, columns, values = table_columns(table, (row, column, value))
+        return cls._from_entries(
+            encode_ids(rows, row),
+            encode_ids(columns, column),
+            arrow_values(values, value),
             f"column {value!r}",
             duplicates,
             non_finite,
@@ -161,19 +160,17 @@ class Panel:
 
         lengths = {len(rows), len(columns), len(values)}
         if len(lengths) > 1:
-            raise InputError(
-                f"rows, columns and values differ in length: {len(rows)}, {len(columns)}, {len(values)}"
-            )
+            raise InputError(f"rows, columns and values differ in length: {len(rows)}, {len(columns)}, {len(values)}")
         arrays = []
         for name, given in (("rows", rows), ("columns", columns), ("values", values)):
             try:
                 arrays.append(pa.array(given))
             except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
                 raise InputError(f"{name} cannot be read as one type: {error}") from error
-        return _from_entries(
-            _encode_ids(arrays[0], "rows"),
-            _encode_ids(arrays[1], "columns"),
-            _arrow_values(arrays[2], "values"),
+        return cls._from_entries(
+            encode_ids(arrays[0], "rows"),
+            encode_ids(arrays[1], "columns"),
+            arrow_values(arrays[2], "values"),
             "values",
             duplicates,
             non_finite,
@@ -195,14 +192,14 @@ class Panel:
         """
         n, d = _check_positive_shape(matrix.shape)
         if matrix.format == "csr" and matrix.has_canonical_format:  # sorted and without duplicates
-            values = _as_float(matrix.data, "the matrix")
+            values = as_float(matrix.data, "the matrix")
             if np.isfinite(values).all():
                 return cls(matrix.indptr, matrix.indices, values, d)
         entries = matrix.tocoo()  # duplicates stay apart
-        return _from_entries(
+        return cls._from_entries(
             (None, entries.row.astype(np.int64), n),
             (None, entries.col.astype(np.int64), d),
-            _as_float(entries.data, "the matrix"),
+            as_float(entries.data, "the matrix"),
             "the matrix",
             duplicates,
             non_finite,
@@ -216,15 +213,28 @@ class Panel:
         >>> Panel.from_dense([[1.0, np.nan], [0.0, 2.0]])
         Panel(2 rows × 2 columns, 3 entries)
         """
-        matrix = _as_float(matrix, "the array")
+        matrix = as_float(matrix, "the array")
         if matrix.ndim != 2:
             raise InputError(f"expected a table of rows and columns; found an array of shape {matrix.shape}")
         n, d = _check_positive_shape(matrix.shape)
         observed = ~np.isnan(matrix)
         rows, columns = np.nonzero(observed)
-        return _from_entries(
-            (None, rows, n), (None, columns, d), matrix[observed], "the array", "refuse", non_finite
+        return cls._from_entries(
+            (None, rows, n), (None, columns, d), matrix[observed], "the array", non_finite=non_finite
         )
+
+    @classmethod
+    def _from_entries(
+        cls,
+        rows: Coded,
+        columns: Coded,
+        values: Array,
+        where: str,
+        duplicates: Duplicates = "refuse",
+        non_finite: NonFinite = "refuse",
+    ) -> Panel:
+        compressed = compress(rows, columns, values, where, duplicates, non_finite)
+        return cls(*compressed, columns[2], row_ids=rows[0], column_ids=columns[0])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -287,7 +297,10 @@ class Panel:
 
     def with_row_weights(self, weights: Any) -> Panel:
         """The same panel with other row weights, in the order of ``row_ids``."""
-        return self._with(row_weights=np.asarray(weights))
+        panel = object.__new__(Panel)
+        panel.__dict__.update(self.__dict__)
+        panel.row_weights = _check_weights(weights, self.n_rows)
+        return panel
 
     def take_rows(self, rows: Any) -> Panel:
         """The panel of the named positions (or of a mask over rows), in that order."""
@@ -316,23 +329,22 @@ class Panel:
         Panel(1 rows × 2 columns, 1 entries)
         """
         check_choice("unknown", unknown, ("refuse", "drop"))
-        position, known = _find(column_ids, self.column_ids)
-        known = known | (self.column_counts == 0)
+        position, known = find_ids(column_ids, self.column_ids)
+        known |= self.column_counts == 0
         if unknown == "refuse" and not known.all():
             strangers = self.column_ids[~known]
             raise InputError(
-                f"{_count(len(strangers), 'column id')} unknown to the model: {_examples(strangers)}; "
+                f"{counted(len(strangers), 'column id')} unknown to the model: {examples(strangers)}; "
                 'pass unknown="drop" to leave their entries out'
             )
-        kept = known[self.columns] & (position[self.columns] >= 0)
+        kept = position[self.columns] >= 0
         rows = np.repeat(np.arange(self.n_rows), self.row_counts)[kept]
-        panel = _from_entries(
-            (self._row_ids, rows, self.n_rows),
-            (column_ids, position[self.columns][kept], len(column_ids)),
+        row_ids, columns = self._row_ids, position[self.columns][kept]
+        panel = Panel._from_entries(
+            (row_ids, rows, self.n_rows),
+            (column_ids, columns, len(column_ids)),
             self.values[kept],
             "the panel",
-            "refuse",
-            "refuse",
         )
         return panel.with_row_weights(self.row_weights)
 
@@ -347,12 +359,6 @@ class Panel:
         dense = np.full(self.shape, np.nan, dtype=self.values.dtype)
         dense[np.repeat(np.arange(self.n_rows), self.row_counts), self.columns] = self.values
         return dense
-
-    def _with(self, row_weights: Array) -> Panel:
-        panel = object.__new__(Panel)
-        panel.__dict__.update(self.__dict__)
-        panel.row_weights = _check_weights(row_weights, self.n_rows)
-        return panel
 
     def __repr__(self) -> str:
         return f"Panel({self.n_rows:,} rows × {self.n_columns:,} columns, {self.n_entries:,} entries)"
@@ -382,9 +388,7 @@ def as_panel(
     if named:
         if row is None or column is None or value is None:
             raise InputError("name all three of row, column and value, or none of them for a dense table")
-        return Panel.from_table(
-            data, row=row, column=column, value=value, duplicates=duplicates, non_finite=non_finite
-        )
+        return Panel.from_table(data, row=row, column=column, value=value, duplicates=duplicates, non_finite=non_finite)
     if isinstance(data, Panel):
         return data
     if hasattr(data, "tocoo"):
@@ -395,217 +399,7 @@ def as_panel(
     names = getattr(data, "columns", None)
     if names is None:
         return panel
-    return Panel(
-        panel.indptr, panel.columns, panel.values, panel.n_columns, column_ids=np.asarray(names, dtype=object)
-    )
-
-
-# ---- from entries to compressed rows -----------------------------------------------------------------------
-
-Coded = tuple[Array | None, Array, int]  # ids (or None), the code of each entry, how many codes there are
-
-
-def _from_entries(
-    rows: Coded, columns: Coded, values: Array, where: str, duplicates: Duplicates, non_finite: NonFinite
-) -> Panel:
-    check_choice("duplicates", duplicates, ("refuse", "mean", "sum", "last"))
-    check_choice("non_finite", non_finite, ("refuse", "drop"))
-    (row_ids, row, n), (column_ids, column, d) = rows, columns
-    if d > np.iinfo(np.int32).max:
-        raise InputError(f"{d:,} columns; at most {np.iinfo(np.int32).max:,} are supported")
-    if n < 1 or d < 1:
-        raise InputError(f"a panel needs a row and a column; found {n} × {d}: the table holds no entries")
-    finite = np.isfinite(values)
-    if not finite.all():
-        if non_finite == "refuse":
-            raise InputError(_describe_non_finite(values, finite, where))
-        row, column, values = row[finite], column[finite], values[finite]
-
-    _, order = cpu.counting_sort(column, d)
-    indptr, by_row = cpu.counting_sort(row[order], n)
-    order = order[by_row]
-    row, column, values = row[order], column[order].astype(np.int32), values[order]
-
-    repeats = np.flatnonzero((row[1:] == row[:-1]) & (column[1:] == column[:-1])) + 1
-    if len(repeats):
-        if duplicates == "refuse":
-            k = repeats[0]
-            shown_row = row[k] if row_ids is None else row_ids[row[k]]
-            shown_column = column[k] if column_ids is None else column_ids[column[k]]
-            raise InputError(
-                f"{_count(len(repeats), 'entry', 'entries')} repeat an earlier (row, column) pair, for example row "
-                f"{_show(shown_row)}, column {_show(shown_column)} with values {values[k - 1]:g} and {values[k]:g}; "
-                'say how to merge them: duplicates="mean", "sum" or "last"'
-            )
-        keep = np.ones(len(row), dtype=bool)
-        keep[repeats] = False
-        values = _merge(values, np.flatnonzero(keep), duplicates)
-        row, column = row[keep], column[keep]
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))])
-    return Panel(indptr, column, values, d, row_ids=row_ids, column_ids=column_ids)
-
-
-def _merge(values: Array, starts: Array, how: Duplicates) -> Array:
-    ends = np.append(starts[1:], len(values))
-    if how == "last":
-        return values[ends - 1]
-    total = np.add.reduceat(values, starts)
-    return total if how == "sum" else (total / (ends - starts)).astype(values.dtype)
-
-
-# ---- ids -----------------------------------------------------------------------------------------------------
-
-
-def _encode_ids(ids: pa.Array | pa.ChunkedArray, name: str) -> Coded:
-    """Sorted distinct ids and the code of each line."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(ids.type):
-        ids = ids.cast(ids.type.value_type)
-    if ids.null_count:
-        first = pc.index(pc.is_null(ids), True).as_py()
-        raise InputError(f"{name!r} has {_count(ids.null_count, 'missing id')} (first at line {first}); drop them")
-    if pa.types.is_integer(ids.type):
-        try:
-            ids = ids.cast(pa.int64())
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{name!r} has ids beyond 64-bit integers; use strings") from error
-    elif pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type) or pa.types.is_string_view(ids.type):
-        ids = ids.cast(pa.large_string())
-    elif len(ids) or not pa.types.is_null(ids.type):
-        raise InputError(f"{name!r} holds {ids.type}; ids must be integers or strings")
-    coded = pc.dictionary_encode(ids)
-    if isinstance(coded, pa.ChunkedArray):
-        coded = coded.combine_chunks() if coded.num_chunks != 1 else coded.chunk(0)
-    if isinstance(coded, pa.ChunkedArray):  # no chunk at all: an empty table
-        return None, np.empty(0, dtype=np.int64), 0
-    order = pc.array_sort_indices(coded.dictionary).to_numpy()
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    distinct = coded.dictionary.to_numpy(zero_copy_only=False)[order]
-    return distinct, rank[coded.indices.to_numpy()], len(distinct)
-
-
-def _check_ids(ids: Array | None, expected: int, axis: str) -> Array | None:
-    if ids is None:
-        return None
-    ids = np.asarray(ids)
-    if ids.dtype.kind in "UT":
-        ids = ids.astype(object)
-    if ids.shape != (expected,):
-        raise InputError(f"{expected} {axis}s but {axis}_ids of shape {ids.shape}")
-    if ids.dtype.kind == "O" and not all(isinstance(one, str) for one in ids):
-        if not all(isinstance(one, (int, np.integer)) for one in ids):
-            raise InputError(f"{axis}_ids must be all integers or all strings")
-        ids = ids.astype(np.int64)
-    elif ids.dtype.kind not in "Oiu":
-        raise InputError(f"{axis}_ids must be integers or strings; found {ids.dtype}")
-    distinct = len(np.unique(ids)) if ids.dtype.kind != "O" else len(set(ids.tolist()))
-    if distinct != expected:
-        raise InputError(f"{axis}_ids repeat: {expected} ids, {distinct} distinct")
-    return _frozen(ids)
-
-
-def _find(known: Array, wanted: Array) -> tuple[Array, Array]:
-    """Where each wanted id stands among the known ones (-1 where it does not), and whether it does."""
-    same_kind = (known.dtype.kind == "O") == (wanted.dtype.kind == "O")
-    if not same_kind:
-        return np.full(len(wanted), -1), np.zeros(len(wanted), dtype=bool)
-    if known.dtype.kind == "O":
-        lookup = {one: at for at, one in enumerate(known.tolist())}
-        position = np.array([lookup.get(one, -1) for one in wanted.tolist()], dtype=np.int64)
-        return position, position >= 0
-    order = np.argsort(known, kind="stable")
-    at = np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)
-    found = known[order[at]] == wanted
-    return np.where(found, order[at], -1), found
-
-
-def known_positions(known: Array, ids: Iterable[Any], axis: str) -> Array:
-    wanted = np.asarray(list(ids))
-    if wanted.dtype.kind not in "iu":
-        wanted = wanted.astype(object)
-    position, found = _find(known, wanted)
-    if not found.all():
-        strangers = wanted[~found]
-        raise InputError(f"{_count(len(strangers), f'{axis} id')} not in the panel: {_examples(strangers)}")
-    return position
-
-
-# ---- values and shapes ---------------------------------------------------------------------------------------
-
-
-def _table_columns(table: Any, names: tuple[str, str, str]) -> list[Any]:
-    """The named columns of anything that is, or can hand over, an Arrow table."""
-    import pyarrow as pa
-
-    if isinstance(table, dict):
-        present = list(table)
-    elif hasattr(table, "column_names"):
-        present = list(table.column_names)
-    elif hasattr(table, "columns"):
-        present = [str(name) for name in table.columns]
-    elif hasattr(table, "schema"):
-        present = list(table.schema.names)
-    else:
-        raise InputError(f"expected a table (pandas, polars, pyarrow); found {type(table).__name__}")
-    for name in names:
-        if name not in present:
-            raise InputError(f"the table has no column {name!r}; its columns are {_examples(present, 12)}")
-    if len(set(names)) < 3:
-        raise InputError(f"row, column and value must be three different columns; found {names}")
-    try:
-        if isinstance(table, (pa.Table, pa.RecordBatch)):
-            arrow = pa.table({name: table.column(name) for name in names})
-        elif isinstance(table, pa.RecordBatchReader):
-            arrow = table.read_all().select(list(names))
-        elif isinstance(table, dict):
-            arrow = pa.table({name: pa.array(table[name]) for name in names})
-        else:
-            arrow = pa.table(table[list(names)])
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InputError(f"the table cannot be read: {error}") from error
-    return [arrow.column(name) for name in names]
-
-
-def _arrow_values(values: pa.Array | pa.ChunkedArray, name: str) -> Array:
-    import pyarrow as pa
-
-    kind = values.type
-    if pa.types.is_dictionary(kind):
-        values, kind = values.cast(kind.value_type), kind.value_type
-    if pa.types.is_decimal(kind):
-        values = values.cast(pa.float64())
-    elif not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        if not pa.types.is_null(kind):
-            shown = next((v for v in values.to_pylist() if v is not None), None)
-            raise InputError(f"{name!r} holds {kind}, for example {_show(shown)}; values must be numbers")
-        values = values.cast(pa.float64())
-    if pa.types.is_boolean(kind):
-        values = values.cast(pa.uint8())
-    dtype = np.float32 if pa.types.is_float32(kind) or pa.types.is_float16(kind) else np.float64
-    if not (pa.types.is_float32(kind) or pa.types.is_float64(kind)):
-        values = values.cast(pa.float32() if dtype == np.float32 else pa.float64(), safe=False)
-    if isinstance(values, pa.ChunkedArray):
-        return np.asarray(values.to_numpy())
-    return np.asarray(values.to_numpy(zero_copy_only=False))
-
-
-def _as_float(values: Any, name: str) -> Array:
-    values = np.asarray(values)
-    if values.dtype in (np.float32, np.float64):
-        return values
-    if values.dtype.kind in "biu":
-        return values.astype(np.float64)
-    if values.dtype.kind == "f":
-        return values.astype(np.float32 if values.dtype.itemsize < 4 else np.float64)
-    if values.dtype.kind == "O":
-        try:
-            return values.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{name} must hold numbers: {error}") from error
-    raise InputError(f"{name} must hold numbers; found {values.dtype}")
+    return Panel(panel.indptr, panel.columns, panel.values, panel.n_columns, column_ids=np.asarray(names, dtype=object))
 
 
 def _check_weights(weights: Array | None, n_rows: int) -> Array:
@@ -617,7 +411,7 @@ def _check_weights(weights: Array | None, n_rows: int) -> Array:
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(bad):
         raise InputError(
-            f"{_count(len(bad), 'row weight')} negative or not finite (first at row {bad[0]}: {weights[bad[0]]:g})"
+            f"{counted(len(bad), 'row weight')} negative or not finite (first at row {bad[0]}: {weights[bad[0]]:g})"
         )
     return _frozen(weights)
 
@@ -627,27 +421,6 @@ def _check_positive_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     if n < 1 or d < 1:
         raise InputError(f"a panel needs a row and a column; found {n} × {d}")
     return n, d
-
-
-def _describe_non_finite(values: Array, finite: Array, where: str) -> str:
-    infinite, missing = int(np.isinf(values).sum()), int(np.isnan(values).sum())
-    parts = [_count(infinite, "infinite value")] if infinite else []
-    parts += [_count(missing, "NaN or missing value")] if missing else []
-    first = int(np.flatnonzero(~finite)[0])
-    return f'{where} has {" and ".join(parts)} (first at entry {first}); drop them or pass non_finite="drop"'
-
-
-def _count(number: int, singular: str, plural: str | None = None) -> str:
-    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
-
-
-def _show(one: Any) -> str:
-    return repr(one.item() if isinstance(one, np.generic) else one)
-
-
-def _examples(ids: Any, most: int = 3) -> str:
-    shown = ", ".join(_show(one) for one in list(ids)[:most])
-    return shown + (", …" if len(ids) > most else "")
 
 
 def _frozen(array: Array) -> Array:

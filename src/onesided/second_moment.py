@@ -24,8 +24,9 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from onesided.errors import InputError
+from onesided.ids import known_positions
 from onesided.moments import PairMoments, hajek
-from onesided.panel import Panel, known_positions
+from onesided.panel import Panel
 
 Array = npt.NDArray[Any]
 Output = Literal["low_rank", "algorithm1", "blend"]

@@ -120,7 +120,12 @@ def write(archive: Archive, path: str | os.PathLike[str]) -> None:
     import pyarrow.parquet as pq
     from safetensors.numpy import save
 
-    header = {"format": "onesided", "version": FORMAT_VERSION, "kind": archive.kind, "settings": archive.settings}
+    header = {
+        "format": "onesided",
+        "version": FORMAT_VERSION,
+        "kind": archive.kind,
+        "settings": archive.settings,
+    }
     with written_beside(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as file:
         file.writestr(HEADER, json.dumps(header, indent=1))
         with file.open(ARRAYS, "w", force_zip64=True) as member:
@@ -163,7 +168,7 @@ def _header(path: Path, file: zipfile.ZipFile, kind: str) -> dict[str, Any]:
         raise InputError(f"{path} is a ZIP archive, but not a onesided file")
     if header["version"] > FORMAT_VERSION:
         raise InputError(
-            f"{path} has format version {header['version']}; this release reads up to {FORMAT_VERSION}: upgrade onesided"
+            f"{path} has format version {header['version']}; this release reads up to {FORMAT_VERSION}: upgrade"
         )
     if header["kind"] != kind:
         raise InputError(f"{path} holds a {header['kind']}; expected a {kind}")

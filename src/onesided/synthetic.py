@@ -169,9 +169,7 @@ def _gaussian_blocks(n: int, d: int, rng: np.random.Generator) -> Iterator[Array
         yield rng.normal(1.0 / np.sqrt(d), 1.0 / np.sqrt(d), size=(min(height, n - first), d))
 
 
-def sample_bernoulli(
-    truth: Truth, p: npt.ArrayLike, *, rng: Seed, dtype: npt.DTypeLike = np.float64
-) -> Panel:
+def sample_bernoulli(truth: Truth, p: npt.ArrayLike, *, rng: Seed, dtype: npt.DTypeLike = np.float64) -> Panel:
     """Observe each entry independently with probability ``p``: one number, or one for each row.
 
     >>> sample_bernoulli(linear_mixture(4, 3, 1, rng=0), [0.0, 1.0, 1.0, 0.0], rng=1).row_counts

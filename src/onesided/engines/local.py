@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -63,7 +64,7 @@ def cut(indptr: Array, block_entries: int) -> list[tuple[int, int]]:
     pieces = max(1, -(-entries // max(1, block_entries)))
     marks = indptr[0] + np.arange(1, pieces) * (entries / pieces)
     edges = np.unique(np.concatenate([[0], np.searchsorted(indptr, marks), [n]]))
-    return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [(int(a), int(b)) for a, b in pairwise(edges)]
 
 
 def in_order(task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
@@ -105,8 +106,7 @@ class LocalEngine:
         # A block's result is as large as the factor: blocks much smaller than it would only move memory.
         size = max(SMALLEST_BLOCK, 4 * n_columns, -(-len(columns) // MOST_BLOCKS))
         self.blocks = [
-            Block(indptr[first : last + 1], columns, values, weights[first:last])
-            for first, last in cut(indptr, size)
+            Block(indptr[first : last + 1], columns, values, weights[first:last]) for first, last in cut(indptr, size)
         ]
 
     def sum(self, task: Callable[[Block], tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -268,9 +268,7 @@ def gram_product(indptr: Array, columns: Array, values: Array, weights: Array, V
 
 
 @_jit
-def row_solve(
-    indptr: Array, columns: Array, values: Array, X: Array, precision: Array
-) -> tuple[Array, Array]:
+def row_solve(indptr: Array, columns: Array, values: Array, X: Array, precision: Array) -> tuple[Array, Array]:
     """By the Cholesky factor L of P = I + Σ γ x xᵀ, whose smallest eigenvalue is at least one."""
     n, r = len(indptr) - 1, X.shape[1]
     mean, covariance = np.zeros((n, r)), np.zeros((n, r, r))

@@ -91,9 +91,7 @@ def pair_pass(
     return loss, gradient
 
 
-def row_pass(
-    indptr: Array, columns: Array, values: Array, weights: Array, X: Array
-) -> tuple[float, Array]:
+def row_pass(indptr: Array, columns: Array, values: Array, weights: Array, X: Array) -> tuple[float, Array]:
     """½ Σ_u w (‖A‖² − 2‖b‖²) and its gradient, for x_j: 2 Σ_u w (A x_j − v_j b).
 
     This is ½ Σ_ij N_ij (x_iᵀx_j − T̂_ij)² over all pairs of columns, diagonal included, up to a constant.
@@ -125,9 +123,7 @@ def gram_product(indptr: Array, columns: Array, values: Array, weights: Array, V
     return product
 
 
-def row_solve(
-    indptr: Array, columns: Array, values: Array, X: Array, precision: Array
-) -> tuple[Array, Array]:
+def row_solve(indptr: Array, columns: Array, values: Array, X: Array, precision: Array) -> tuple[Array, Array]:
     """Posterior mean and covariance of each row's coordinates under v = x_jᵀq + ε, q ~ N(0, I), var ε = 1/γ_j.
 
     S = (I + Σ γ x xᵀ)⁻¹ and q = S Σ γ v x: the best linear predictor of a row is X q.

@@ -47,9 +47,7 @@ class PairObjective:
         i, j = moments.pairs()
         off = int(np.count_nonzero(i != j))
         d = moments.n_columns
-        self.diagonal_weight = (
-            2 * off / (d * (d - 1)) if diagonal_weight is None and d > 1 else diagonal_weight or 0.0
-        )
+        self.diagonal_weight = 2 * off / (d * (d - 1)) if diagonal_weight is None and d > 1 else diagonal_weight or 0.0
         self.size = max(1, moments.n_pairs + off)
         self.penalty, self.alpha = penalty, alpha
         self._columns, self._target = moments.columns, hajek(moments)

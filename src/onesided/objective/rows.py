@@ -116,9 +116,7 @@ class RowObjective:
         2 Σ_{u∋j} w A_u + 2 N_jj (x_j x_jᵀ + (‖x_j‖² − T̂_jj) I) + 2ρI.
         """
         factor = np.ascontiguousarray(X, dtype=self._dtype)
-        (blocks,) = self.engine.sum(
-            lambda block: (cpu.curvature(block.indptr, block.columns, block.weights, factor),)
-        )
+        (blocks,) = self.engine.sum(lambda block: (cpu.curvature(block.indptr, block.columns, block.weights, factor),))
         own = X[:, :, None] * X[:, None, :]
         slack = np.full(self.n_columns, self.ridge)
         if self.diagonal == "free":
@@ -172,9 +170,7 @@ class _Products:
             return cls(0.0, 0.0, 0.0)
         mean = float(weights @ (first**2 - second)) / total
         mean_square = float(weights @ (second**2 - fourth)) / total
-        shared = np.bincount(
-            panel.columns, np.repeat(weights**2 * (counts - 1.0), counts), minlength=panel.n_columns
-        )
+        shared = np.bincount(panel.columns, np.repeat(weights**2 * (counts - 1.0), counts), minlength=panel.n_columns)
         noise = np.sqrt(max(mean_square - mean**2, 0.0) * (shared @ shared) / shared.sum())
         return cls(total, mean_square, float(noise))
 

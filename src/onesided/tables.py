@@ -1,0 +1,354 @@
+"""Files of long tables as streams of Arrow batches.
+
+A long table has one line per observed entry: a row id, a column id and a value. It may be a Parquet file or
+text with one of four separators; text may be compressed with gzip or xz. What a file is, is read from its
+first bytes and its first line, not from its name.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onesided.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Progress = Callable[[int, int], object]
+_Asked = dict[str, str | None]  # the roles wanted, each with the name the caller gave
+
+# Names by which a column is recognised: lower case, without "_", "-" and spaces.
+_KNOWN_NAMES = {
+    "row": "row rowid user userid customer customerid reviewer reviewerid rater raterid person personid "
+    "respondent respondentid participant participantid student studentid subject subjectid sample sampleid",
+    "column": "column columnid item itemid movie movieid film filmid book bookid isbn product productid asin "
+    "business businessid artist artistid song songid anime animeid joke jokeid question questionid",
+    "value": "value rating score stars overall answer response bookrating",
+}
+_SEPARATORS = ("::", "\t", ";", ",")
+_NARROW = "\x1f"  # the one byte that stands in for "::": ASCII's own unit separator
+_BLOCK_BYTES = 1 << 20
+_PROGRESS_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class TableStream:
+    """The entries of a file: ``reader`` yields batches of the columns ``row``, ``column``, ``value``.
+
+    The names are those of the file, or "row", "column" and "value" where it has no header; ``value`` is None
+    where only positions were asked for. Ids are int64 or string, values float64; an empty field is null.
+
+    >>> import pyarrow as pa
+    >>> entries = pa.table({"user": [1, 2], "movie": [5, 5]})
+    >>> TableStream(entries.to_reader(), "user", "movie").reader.schema.names
+    ['user', 'movie']
+    """
+
+    reader: pa.RecordBatchReader
+    row: str
+    column: str
+    value: str | None = None
+
+
+def open_table(
+    path: str | PathLike[str],
+    *,
+    row: str | None = None,
+    column: str | None = None,
+    value: str | None = None,
+    values: bool = True,
+    progress: Progress | None = None,
+) -> TableStream:
+    """Open the long table at ``path``.
+
+    ``row``, ``column`` and ``value`` name columns of the file; those not given are recognised if they have a
+    well known name (userId, movie_id, Book-Rating, ...). ``values=False`` asks for the positions only, and
+    ``value`` is then ignored. ``progress`` is called with the bytes of the file read so far and its size.
+
+    Text is UTF-8. Its separator is the first of ``::``, tab, ``;`` and ``,`` that occurs in the first line;
+    fields may be quoted, except between ``::``. Where no names were given and the third field of the first
+    line (the last, if there are fewer) is a number, there is no header: the columns are row, column, value.
+
+    Ids of text are int64 if the whole file writes them as plain integers ("7", not "007"), else strings: so
+    "007" and "7" stay different ids. As the last line may decide this, the needed columns of text are read
+    into memory, never the text itself, before this function returns. Parquet is read as it is consumed.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "ratings.csv")
+    ...     _ = path.write_text("userId,movieId,rating,timestamp\\n7,031,2.5,1260759144\\n8,31,4,1260759179")
+    ...     stream = open_table(path)
+    >>> stream.row, stream.column, stream.value
+    ('userId', 'movieId', 'rating')
+    >>> stream.reader.read_all().to_pydict()
+    {'userId': [7, 8], 'movieId': ['031', '31'], 'rating': [2.5, 4.0]}
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path} is not a file; give the path of a text or Parquet file of entries")
+    asked: _Asked = {"row": row, "column": column} | ({"value": value} if values else {})
+    with path.open("rb") as file:
+        parquet = file.read(4) == b"PAR1"
+    if not parquet and path.suffix.lower() == ".parquet":
+        raise InputError(f"{path} is not a Parquet file, despite its name; write it again, or rename it")
+    names, reader = (_open_parquet if parquet else _open_text)(path, asked, progress)
+    return TableStream(reader, *names)
+
+
+def _choose_columns(path: Path, found: list[str], asked: _Asked) -> list[str]:
+    """The column for each role: the one named, or the one recognised."""
+    chosen = []
+    for role, name in asked.items():
+        if name is not None:
+            fitting = [each for each in found if each == name]
+            fits = f"named {name!r}"
+        else:
+            known = _KNOWN_NAMES[role].split()
+            fitting = [each for each in found if re.sub("[_ -]", "", each.lower()) in known]
+            fits = f"recognised as the {role}"
+        if len(fitting) != 1:
+            listed = ", ".join(map(repr, found[:30])) + (", ..." if len(found) > 30 else "")
+            raise InputError(
+                f"{len(fitting) or 'no'} columns of {path} are {fits}, expected one; the file has {listed}. "
+                f"Say which one is the {role} with {role}="
+            )
+        chosen += fitting
+    if len(set(chosen)) < len(chosen):
+        raise InputError(f"{', '.join(asked)} must be different columns of {path}; got {', '.join(chosen)}")
+    return chosen
+
+
+def _open_parquet(path: Path, asked: _Asked, progress: Progress | None) -> tuple[list[str], Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} is cut short or corrupt ({error}); fetch or write it again") from error
+    rows, size = file.metadata.num_rows, path.stat().st_size
+    if rows == 0:
+        raise InputError(f"{path} holds no entries")
+    names = _choose_columns(path, file.schema_arrow.names, asked)
+    types = map(partial(_parquet_type, path), map(file.schema_arrow.field, names), asked)
+    schema = pa.schema(list(zip(names, types, strict=True)))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        done = 0
+        try:
+            with file:
+                for batch in file.iter_batches(columns=names):
+                    # A value may lose digits that float64 does not hold; an id beyond int64 is an error.
+                    arrays = [batch.column(f.name).cast(f.type, safe=f.type != pa.float64()) for f in schema]
+                    yield pa.record_batch(arrays, schema=schema)
+                    done += batch.num_rows
+                    if progress:  # bytes of columns not needed are skipped, so lines tell how far we are
+                        progress(size * done // rows, size)
+        except (pa.ArrowException, OSError) as error:
+            remedy = "write it again, with ids as text if they exceed int64"
+            raise InputError(f"{path} cannot be read ({error}); {remedy}") from error
+
+    return names, pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _parquet_type(path: Path, field: pa.Field, role: str) -> pa.DataType:
+    """The type in which a Parquet column is handed on."""
+    from pyarrow import float64, int64, string, types
+
+    kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+    if role == "value":
+        if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+            return float64()
+        raise InputError(f"column {field.name!r} of {path} holds {kind}; values must be numbers: cast it")
+    if types.is_integer(kind):
+        return int64()
+    if types.is_string(kind) or types.is_large_string(kind):
+        return string()
+    raise InputError(f"column {field.name!r} of {path} holds {kind}; ids must be integers or text: cast it")
+
+
+def _open_text(path: Path, asked: _Asked, progress: Progress | None) -> tuple[list[str], Any]:
+    import pyarrow as pa
+
+    dialect, fields = _first_line(path)
+    header = None  # read by pyarrow
+    if any(asked.values()) or not _is_number(fields[:3][-1]):
+        names = _choose_columns(path, fields, asked)
+    elif len(fields) >= len(asked):
+        names = list(asked)
+        header = names + [f"field {k + 1}" for k in range(len(names), len(fields))]
+    else:
+        raise InputError(f"{path} has no header and {len(fields)} columns; expected {', '.join(asked)}")
+    table = _read_text(path, dialect, header, names, progress)
+    if table.num_rows == 0:
+        raise InputError(f"{path} holds no entries, only a header")
+    with ThreadPoolExecutor(2) as pool:  # casting releases the interpreter lock
+        ids = list(pool.map(_settle_ids, table.columns[:2]))
+    return names, pa.table(ids + table.columns[2:], names=names).to_reader()
+
+
+def _first_line(path: Path) -> tuple[Any, list[str]]:
+    """How the lines of a text file are parsed, and the fields of its first line."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    with _opened(path) as (_, stream):
+        head = stream.read(_BLOCK_BYTES)
+    if b"\0" in head:
+        raise InputError(f"{path} is binary; convert it to Parquet or UTF-8 text, plain or in gzip or xz")
+    line = next(filter(None, head.removeprefix(b"\xef\xbb\xbf").splitlines()), b"")
+    if not line:
+        raise InputError(f"{path} holds no entries: it is empty")
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        raise InputError(_explain(path, [], "Row #1: invalid UTF8")) from None
+    separator = next((each for each in _SEPARATORS if each in text), None)
+    if separator is None:
+        raise InputError(f"line 1 of {path} is {text[:80]!r}; expected fields between '::', tab, ';' or ','")
+    if separator == "::":
+        dialect = csv.ParseOptions(delimiter=_NARROW, quote_char=False)
+        line = line.replace(b"::", _NARROW.encode())
+    else:  # without newlines_in_values, pyarrow's threads silently drop lines after a quote left open
+        dialect = csv.ParseOptions(delimiter=separator, newlines_in_values=True)
+    try:  # by pyarrow, as the lines below it, so that both agree on quotes
+        header = csv.read_csv(io.BytesIO(line + b"\n"), parse_options=dialect)
+    except pa.ArrowInvalid:
+        raise InputError(f"line 1 of {path} has a quote that is not closed: {text[:80]!r}") from None
+    return dialect, header.column_names
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+    """The file as it lies on the disk, and the stream of its text: the same unless it is compressed."""
+    import pyarrow as pa
+
+    with pa.OSFile(str(path)) as raw:
+        stream = _decompressed(raw)
+        try:
+            yield raw, stream
+        except (OSError, EOFError, lzma.LZMAError) as error:
+            if stream is raw:
+                raise
+            raise InputError(f"{path} is cut short or corrupt ({error}); fetch it again") from error
+
+
+def _decompressed(raw: Any) -> Any:
+    import pyarrow as pa
+
+    magic = raw.read(6)
+    raw.seek(0)
+    if magic.startswith(b"\x1f\x8b"):
+        return pa.CompressedInputStream(raw, "gzip")
+    if magic == b"\xfd7zXZ\0":
+        return lzma.LZMAFile(raw)
+    return raw
+
+
+class _Narrowed(io.RawIOBase):
+    """A stream of bytes in which one byte stands for each ``::``, as pyarrow takes no longer separator."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        text: bytes = self._source.read(max(size - 1, 1))
+        # The last of an odd run of colons may be half a separator: the next byte tells.
+        if (len(text) - len(text.rstrip(b":"))) % 2:
+            text += self._source.read(1)
+        return text.replace(b"::", _NARROW.encode())
+
+
+def _read_text(
+    path: Path, dialect: Any, header: list[str] | None, names: list[str], progress: Progress | None
+) -> pa.Table:
+    """The columns ``names``: ids as strings, values as float64."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    types = zip(names, (pa.string(), pa.string(), pa.float64()), strict=False)
+    # Only the empty field is null: "NA" may be an id, and is no number.
+    convert = csv.ConvertOptions(
+        include_columns=names, column_types=dict(types), null_values=[""], strings_can_be_null=True
+    )
+    size = path.stat().st_size
+    for threads in (True, False):  # only without threads does pyarrow tell the line of an error
+        options = csv.ReadOptions(column_names=header, block_size=_BLOCK_BYTES, use_threads=threads)
+        try:
+            # If ``progress`` raises, the file is closed first, which ends the job, for which the pool waits.
+            with ThreadPoolExecutor(1) as pool, _opened(path) as (raw, stream):
+                source = _Narrowed(stream) if dialect.delimiter == _NARROW else stream
+                job = pool.submit(csv.read_csv, source, options, dialect, convert)
+                while progress and not wait([job], _PROGRESS_SECONDS).done:
+                    progress(raw.tell(), size)
+                table = job.result()
+        except pa.ArrowInvalid as error:
+            failure = str(error)
+        else:
+            if progress:
+                progress(size, size)
+            return table
+    raise InputError(_explain(path, names, failure))
+
+
+def _explain(path: Path, names: list[str], failure: str) -> str:
+    """What pyarrow's words about a text file mean to whoever has the file."""
+    row = re.search(r"Row #(\d+)", failure)
+    where = f"line {row[1]} of {path}" if row else str(path)
+    if found := re.search(r"error to double: invalid value '(.*)'", failure, re.DOTALL):
+        return (
+            f"{where} has {found[1]!r} in column {names[-1]!r}; expected a number such as 3.5. "
+            "Correct or remove the line, or name another column with value="
+        )
+    if found := re.search(r"Expected (\d+) columns, got (\d+): (.*)", failure, re.DOTALL):
+        text = found[3].replace(_NARROW, "::")[:80]
+        return (
+            f"{where} has {found[2]} fields where the first line has {found[1]}: {text!r}. "
+            "Correct or remove the line; a field with the separator in it must be quoted"
+        )
+    if "Empty CSV" in failure:
+        return f"{path} holds no entries"
+    if "invalid UTF8" in failure:
+        return f"{where} is not UTF-8; convert it, for example with: iconv -f latin1 -t utf8 {path.name}"
+    if "straddl" in failure:
+        return f"{path} has a line of more than {_BLOCK_BYTES} bytes, or a quote that is not closed"
+    return f"{path} cannot be read as a table with one entry per line: {failure}"
+
+
+def _settle_ids(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The ids as int64 if each is written as that number is printed, else as they are."""
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    settled = []
+    for chunk in text.chunks:
+        try:
+            settled.append(chunk.cast(pa.int64()))
+        except pa.ArrowInvalid:
+            return text
+        # The cast takes only three more forms: 007, -007 and 0x7. (Printing the numbers costs twice as much.)
+        padded = pc.and_(pc.starts_with(chunk, "0"), pc.greater(pc.binary_length(chunk), 1))
+        if pc.any(pc.or_(padded, pc.starts_with(chunk, "-0"))).as_py():
+            return text
+    return pa.chunked_array(settled)

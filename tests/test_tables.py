@@ -100,9 +100,7 @@ def test_examples() -> None:
 # Names
 
 
-@pytest.mark.parametrize(
-    "header", ["USER_ID,Item-Id,Score", "reviewerID,asin,overall", "Person,Question,Answer"]
-)
+@pytest.mark.parametrize("header", ["USER_ID,Item-Id,Score", "reviewerID,asin,overall", "Person,Question,Answer"])
 def test_names_are_recognised(write: Write, header: str) -> None:
     assert list(read(write(f"{header}\n1,2,3\n"))) == header.split(",")
 
@@ -163,9 +161,7 @@ def test_too_few_columns_without_header(write: Write) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 100])
-@pytest.mark.parametrize(
-    "content", [b"1::2::3::4\n", b"a:b:::c::::d:\n:::::x::", b":", b"::", b":::", b"", b"a:"]
-)
+@pytest.mark.parametrize("content", [b"1::2::3::4\n", b"a:b:::c::::d:\n:::::x::", b":", b"::", b":::", b"", b"a:"])
 def test_narrowed_does_not_depend_on_chunks(content: bytes, size: int) -> None:
     narrowed = tables._Narrowed(io.BytesIO(content))
     assert b"".join(iter(lambda: narrowed.read(size), b"")) == content.replace(b"::", b"\x1f")
@@ -186,9 +182,7 @@ def test_double_colon_has_no_quotes(write: Write) -> None:
 # Ids
 
 
-@pytest.mark.parametrize(
-    "odd", ["007", "-0", "-07", "00", "+7", " 7", "0x7", "7.0", "1e3", "9" * 20, "x", "NA"]
-)
+@pytest.mark.parametrize("odd", ["007", "-0", "-07", "00", "+7", " 7", "0x7", "7.0", "1e3", "9" * 20, "x", "NA"])
 def test_ids_that_are_not_plain_integers_stay_text(write: Write, odd: str) -> None:
     found = read(write(f"{HEADER}7,0,1\n{odd},-3,1\n"))
     assert found["user"] == ["7", odd]

@@ -48,7 +48,7 @@ Array = npt.NDArray[Any]
 Unknown = Literal["refuse", "drop"]
 
 
-class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """What both estimators share: reading input, scoring, and the way to and from disk."""
 
     random_state: Any
@@ -453,5 +453,5 @@ def _generator(random_state: Any) -> np.random.Generator:
     if isinstance(random_state, np.random.Generator):
         return random_state
     if random_state is None or isinstance(random_state, Integral):
-        return np.random.default_rng(random_state)
+        return np.random.default_rng(None if random_state is None else int(random_state))
     return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))

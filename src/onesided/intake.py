@@ -63,7 +63,7 @@ def compress(
 def _merge(values: Array, starts: Array, how: Duplicates) -> Array:
     ends = np.append(starts[1:], len(values))
     if how == "last":
-        return values[ends - 1]
+        return np.asarray(values[ends - 1])
     total = np.add.reduceat(values, starts)
     return total if how == "sum" else (total / (ends - starts)).astype(values.dtype)
 
@@ -113,21 +113,20 @@ def arrow_values(values: pa.Array | pa.ChunkedArray, name: str) -> Array:
     """Numbers of any Arrow type as float32 or float64; null becomes NaN."""
     import pyarrow as pa
 
-    kind = values.type
-    if pa.types.is_dictionary(kind):
-        values, kind = values.cast(kind.value_type), kind.value_type
-    if pa.types.is_decimal(kind):
-        values = values.cast(pa.float64())
-    elif not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        if not pa.types.is_null(kind):
-            shown = next((v for v in values.to_pylist() if v is not None), None)
-            raise InputError(f"{name!r} holds {kind}, for example {shown(shown)}; values must be numbers")
-        values = values.cast(pa.float64())
-    if pa.types.is_boolean(kind):
-        values = values.cast(pa.uint8())
-    dtype = np.float32 if pa.types.is_float32(kind) or pa.types.is_float16(kind) else np.float64
-    if not (pa.types.is_float32(kind) or pa.types.is_float64(kind)):
-        values = values.cast(pa.float32() if dtype == np.float32 else pa.float64(), safe=False)
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    is_number = (
+        pa.types.is_floating,
+        pa.types.is_integer,
+        pa.types.is_decimal,
+        pa.types.is_boolean,
+        pa.types.is_null,
+    )
+    if not any(accepts(values.type) for accepts in is_number):
+        found = next((one for one in values.to_pylist() if one is not None), None)
+        raise InputError(f"{name!r} holds {values.type}, for example {shown(found)}; values must be numbers")
+    single = pa.types.is_float32(values.type) or pa.types.is_float16(values.type)
+    values = values.cast(pa.float32() if single else pa.float64(), safe=False)
     if isinstance(values, pa.ChunkedArray):
         return np.asarray(values.to_numpy())
     return np.asarray(values.to_numpy(zero_copy_only=False))
@@ -135,16 +134,12 @@ def arrow_values(values: pa.Array | pa.ChunkedArray, name: str) -> Array:
 
 def as_float(values: Any, name: str) -> Array:
     """Numbers as they are if float32 or float64, otherwise as the narrower of the two that holds them."""
-    values = np.asarray(values)
-    if values.dtype in (np.float32, np.float64):
-        return values
-    if values.dtype.kind in "biu":
-        return values.astype(np.float64)
-    if values.dtype.kind == "f":
-        return values.astype(np.float32 if values.dtype.itemsize < 4 else np.float64)
-    if values.dtype.kind == "O":
-        try:
-            return values.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{name} must hold numbers: {error}") from error
-    raise InputError(f"{name} must hold numbers; found {values.dtype}")
+    array: Array = np.asarray(values)
+    if array.dtype in (np.float32, np.float64):
+        return array
+    if array.dtype.kind not in "biufO":
+        raise InputError(f"{name} must hold numbers; found {array.dtype}")
+    try:
+        return np.asarray(array, dtype=np.float32 if array.dtype == np.float16 else np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must hold numbers: {error}") from error

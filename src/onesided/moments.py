@@ -205,7 +205,8 @@ def horvitz_thompson(moments: PairMoments, p: float, pair_p: float | None = None
     if moments.weight_sums is not None:
         raise InputError("the Horvitz–Thompson estimator is for rows of equal weight; found row weights")
     i, j = moments.pairs()
-    return moments.sums / (moments.n_rows * np.where(i == j, *_inclusion(p, pair_p)))
+    expected = moments.n_rows * np.where(i == j, *_inclusion(p, pair_p))
+    return np.asarray(moments.sums / expected)
 
 
 def hajek_variance(
@@ -227,11 +228,11 @@ def hajek_variance(
     spread = fourth - second**2
     diagonal = np.eye(len(second), dtype=bool)
     if formula == "paper":
-        return spread * np.where(diagonal, (1 - p) / (n * p), 1.0)
+        return np.asarray(spread * np.where(diagonal, (1 - p) / (n * p), 1.0))
     if n == 1:
         return np.zeros_like(spread)
     on, off = (mean_inverse_count(n, probability) - 1 / n for probability in (p, pair_p))
-    return n / (n - 1) * spread * np.where(diagonal, on, off)
+    return np.asarray(n / (n - 1) * spread * np.where(diagonal, on, off))
 
 
 def horvitz_thompson_variance(fourth: Array, n: int, p: float, pair_p: float | None = None) -> Array:

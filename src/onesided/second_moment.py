@@ -72,7 +72,7 @@ class Measured:
         return cls(squares / np.where(counts > 0, counts, 1.0) * scale**2, counts, shared > 0)
 
 
-class SecondMoment(LinearOperator):  # type: ignore[misc]
+class SecondMoment(LinearOperator):
     """The estimated second moment of the rows, d × d, in one of three outputs.
 
     Index it by column ids for one entry (``T["Alien", "Blade Runner"]``), take ``block`` by position, multiply
@@ -238,8 +238,10 @@ class SecondMoment(LinearOperator):  # type: ignore[misc]
         return moments.to_matrix(residual * moments.counts / (moments.counts + kappa))
 
     def _matmat(self, V: Array) -> Array:
-        product = self.factor @ (self.factor.T @ V)
-        return product if self.output == "low_rank" else product + self._correction @ V
+        product: Array = self.factor @ (self.factor.T @ V)
+        if self.output != "low_rank":
+            product += self._correction @ V
+        return product
 
     def _matvec(self, v: Array) -> Array:
         return self._matmat(v.reshape(-1, 1))

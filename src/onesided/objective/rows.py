@@ -124,7 +124,7 @@ class RowObjective:
         else:
             blocks += self.counts[:, None, None] * own
             slack = slack + self.counts * np.sum(X**2, axis=1) - self.squares
-        return 2 * blocks + 2 * slack[:, None, None] * np.eye(X.shape[1])
+        return np.asarray(2 * blocks + 2 * slack[:, None, None] * np.eye(X.shape[1]))
 
     def metric(self, X: Array) -> Callable[[Array], Array]:
         """An approximate inverse Hessian near X: the curvature of x_j taken as 2 c_j S + 2ρI.

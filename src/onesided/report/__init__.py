@@ -1,0 +1,1 @@
+"""Figures, drawn with matplotlib where it is installed."""

@@ -16,7 +16,7 @@ DIVERGED = 10.0  # times the loss of the start
 
 def random_start(d: int, rank: int, rng: np.random.Generator) -> Array:
     """X₀ of Algorithm 1: independent N(0, 1/d)."""
-    return rng.standard_normal((d, rank)) / np.sqrt(d)
+    return rng.normal(scale=1 / np.sqrt(d), size=(d, rank))
 
 
 def gradient_descent(

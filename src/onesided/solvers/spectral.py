@@ -39,13 +39,13 @@ def spectral_start(objective: RowObjective, rank: int, rng: np.random.Generator)
     def apply(V: Array) -> Array:
         V = V.reshape(len(root), -1)
         off = objective.gram(V / root[:, None]) - (objective.squares / root)[:, None] * V
-        return off * (counts.sum() / root)[:, None] + own[:, None] * V
+        return np.asarray(off * (counts.sum() / root)[:, None] + own[:, None] * V)
 
     shape = (len(root), len(root))
     K = LinearOperator(shape, matvec=lambda v: apply(v).ravel(), matmat=apply, dtype=np.float64)
     values, vectors = top_eigenpairs(K, rank, rng, tol=1e-2)
     strength = np.sqrt(np.maximum(values, 0.0))
-    X = vectors * strength / root[:, None]
+    X: Array = vectors * strength / root[:, None]
     # A direction at zero is a stationary point: leave it in every direction that has no strength of its own.
     X += np.where(strength > 0, 0.0, JITTER) * rng.standard_normal(X.shape)
     X[~seen] = 0.0
@@ -53,7 +53,9 @@ def spectral_start(objective: RowObjective, rank: int, rng: np.random.Generator)
     loss, gradient = objective.value_and_gradient(X)
     quartic = (float(np.vdot(gradient, X)) - 2 * loss) / 2
     quadratic = quartic - loss
-    return X * np.sqrt(max(quadratic, 0.0) / (2 * quartic)) if quartic > 0 else X
+    if quartic > 0:
+        X *= np.sqrt(max(quadratic, 0.0) / (2 * quartic))
+    return X
 
 
 def top_eigenpairs(

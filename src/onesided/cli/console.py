@@ -1,0 +1,121 @@
+"""What commands share: options, progress on stderr, results on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from onesided.intake import Duplicates, NonFinite
+    from onesided.panel import Panel
+    from onesided.solvers.result import Progress
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+EXISTING_FILE = click.Path(exists=True, dir_okay=False)
+
+
+def table_options(command: Command) -> Command:
+    """How the columns of a long table are named and its oddities treated."""
+    for option in reversed(
+        (
+            click.option("--row", metavar="NAME", help="Column of row ids; recognised by name if not given."),
+            click.option("--column", metavar="NAME", help="Column of column ids; likewise."),
+            click.option("--value", metavar="NAME", help="Column of values; likewise."),
+            click.option(
+                "--duplicates",
+                type=click.Choice(["refuse", "mean", "sum", "last"]),
+                default="refuse",
+                show_default=True,
+                help="What to do when a (row, column) pair appears twice.",
+            ),
+            click.option(
+                "--non-finite",
+                type=click.Choice(["refuse", "drop"]),
+                default="refuse",
+                show_default=True,
+                help="What to do with missing, NaN or infinite values.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+def read_panel(
+    path: str, row: str | None, column: str | None, value: str | None, duplicates: Duplicates, non_finite: NonFinite
+) -> Panel:
+    """The panel of a file, with a bar while it is read."""
+    from onesided.panel import Panel
+    from onesided.tables import open_table
+
+    with bar("Reading") as report:
+        table = open_table(path, row=row, column=column, value=value, progress=report)
+        assert table.value is not None
+        return Panel.from_table(
+            table.reader,
+            row=table.row,
+            column=table.column,
+            value=table.value,
+            duplicates=duplicates,
+            non_finite=non_finite,
+        )
+
+
+@contextmanager
+def bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr, nothing when it is not a terminal; call it with how much of how much."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@contextmanager
+def passes(title: str) -> Iterator[Progress]:
+    """A running count of passes on stderr, for work whose end is not known in advance."""
+    if not sys.stderr.isatty():
+        yield lambda done, loss: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title)
+        yield lambda done, loss: progress.update(task, description=f"{title}: pass {done}, loss {loss:.6g}")
+
+
+def print_result(result: dict[str, Any], as_json: bool) -> None:
+    """A result on stdout: as JSON, or one line per item."""
+    if as_json:
+        click.echo(json.dumps(result))
+        return
+    width = max(len(name) for name in result)
+    for name, one in result.items():
+        click.echo(f"{name.replace('_', ' '):<{width}}  {_in_words(one)}")
+
+
+def _in_words(one: Any) -> str:
+    if isinstance(one, float):
+        return f"{one:.4g}"
+    if isinstance(one, bool) or one is None:
+        return {True: "yes", False: "no", None: "–"}[one]
+    if isinstance(one, int):
+        return f"{one:,}"
+    if isinstance(one, list):
+        return ", ".join(_in_words(item) for item in one)
+    return str(one)

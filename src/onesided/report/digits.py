@@ -1,0 +1,130 @@
+"""The demonstration: handwritten digits, eight random pixels of each, recovered.
+
+The 1,797 images of 8 × 8 pixels ship with scikit-learn. No image is ever seen whole, and no two pixels are seen
+together in more than a few dozen images.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.completion import OneSidedCompletion
+from onesided.panel import Panel
+
+Array = npt.NDArray[Any]
+
+SIDE = 8
+PIXELS_SHOWN = 8
+RANK = 10
+COMPONENTS_DRAWN = 5
+NORMAL_90 = 1.6449  # half-width of a 90% normal interval, in standard deviations
+
+
+@dataclass(frozen=True, eq=False)
+class DigitRecovery:
+    """The images, what was shown of them, and what was made of that."""
+
+    images: Array  # n × 64, the truth
+    labels: Array
+    shown: Array  # n × 64, which pixels were kept
+    imputed: Array
+    deviation: Array
+    means: Array  # column means of the shown pixels
+    model: OneSidedCompletion
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers of the demonstration, each named for what it is."""
+        hidden = ~self.shown
+        T = self.images.T @ self.images / len(self.images)
+        recovered = self.model.second_moment_.low_rank.to_dense()
+        miss = np.abs(self.imputed - self.images)[hidden] / self.deviation[hidden]
+        return {
+            "images": len(self.images),
+            "pixels_shown_of_64": PIXELS_SHOWN,
+            "relative_error_of_second_moment": float(np.linalg.norm(recovered - T) / np.linalg.norm(T)),
+            "rmse_hidden_pixels": self._rmse(self.imputed),
+            "rmse_column_means": self._rmse(np.broadcast_to(self.means, self.images.shape)),
+            "coverage_of_90%_intervals": float(np.mean(miss < NORMAL_90)),
+        }
+
+    def _rmse(self, guess: Array) -> float:
+        return float(np.sqrt(np.mean((guess - self.images)[~self.shown] ** 2)))
+
+    def true_components(self) -> Array:
+        """The leading principal components of the whole images."""
+        centred = self.images - self.images.mean(axis=0)
+        return np.linalg.svd(centred, full_matrices=False)[2][:COMPONENTS_DRAWN]
+
+
+def recover_digits(rng: int | np.random.Generator = 0) -> DigitRecovery:
+    """Keep eight random pixels of each digit, fit, and fill the images in."""
+    from sklearn.datasets import load_digits
+
+    rng = np.random.default_rng(rng)
+    digits = load_digits()
+    images = digits.data
+    shown = np.argsort(rng.random(images.shape), axis=1) < PIXELS_SHOWN
+    panel = Panel.from_dense(np.where(shown, images, np.nan))
+    model = OneSidedCompletion(rank=RANK, random_state=0).fit(panel)
+    imputed, deviation = model.impute(panel, return_std=True)
+    return DigitRecovery(images, digits.target, shown, imputed, deviation, model.mean_, model)
+
+
+def draw(recovery: DigitRecovery, path: str | os.PathLike[str]) -> bool:
+    """Draw the picture to ``path``; False, and nothing drawn, where matplotlib is not installed."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+
+    figure = Figure(figsize=(9.6, 6.4), dpi=120, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    halves: Any = figure.subfigures(2, 1, height_ratios=[4, 2.3])
+    _draw_images(halves[0], recovery)
+    _draw_components(halves[1], recovery)
+    figure.savefig(path)
+    return True
+
+
+def _draw_images(figure: Any, recovery: DigitRecovery) -> None:
+    chosen = [int(np.flatnonzero(recovery.labels == digit)[3]) for digit in range(10)]
+    rows = [
+        (f"{PIXELS_SHOWN} pixels shown", np.where(recovery.shown, recovery.images, np.nan)),
+        ("the image", recovery.images),
+        ("recovered", recovery.imputed),
+        ("column means", np.where(recovery.shown, recovery.images, recovery.means)),
+    ]
+    grid = figure.subplots(len(rows), len(chosen))
+    for axes, (title, images) in zip(grid, rows, strict=True):
+        for axis, k in zip(axes, chosen, strict=True):
+            _pixels(axis, images[k], "gray_r", 0, 16)
+        axes[0].set_ylabel(title, rotation=0, ha="right", va="center", fontsize=11)
+
+
+def _draw_components(figure: Any, recovery: DigitRecovery) -> None:
+    truth = recovery.true_components()
+    # Components of nearly equal strength mix: turn the recovered ones onto the true ones within their span.
+    overlap = truth @ recovery.model.components_.T
+    rows = [("true components", truth), ("recovered from\n8 pixels", overlap @ recovery.model.components_)]
+    grid = figure.subplots(2, COMPONENTS_DRAWN)
+    for axes, (title, components) in zip(grid, rows, strict=True):
+        for k, axis in enumerate(axes):
+            _pixels(axis, components[k] / np.linalg.norm(components[k]), "RdBu_r", -0.35, 0.35)
+        axes[0].set_ylabel(title, rotation=0, ha="right", va="center", fontsize=11)
+    for axis, cosine in zip(grid[1], np.linalg.norm(overlap, axis=1), strict=True):
+        axis.set_xlabel(f"cosine {cosine:.2f} with the\nrecovered row space", fontsize=8)
+
+
+def _pixels(axis: Any, image: Array, colours: str, lowest: float, highest: float) -> None:
+    axis.imshow(image.reshape(SIDE, SIDE), cmap=colours, vmin=lowest, vmax=highest)
+    axis.set_facecolor("#dce6f2")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    for side in axis.spines.values():
+        side.set_color("#b0b8c0")

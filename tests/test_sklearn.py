@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from onesided import HajekGD, OneSidedCompletion
@@ -17,3 +23,32 @@ ESTIMATORS = [
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn(estimator, check):
     check(estimator)
+
+
+def sparse_table(seed=0):
+    rng = np.random.default_rng(seed)
+    M = rng.normal(size=(400, 2)) @ rng.normal(size=(2, 8)) + 0.1 * rng.normal(size=(400, 8))
+    return np.where(rng.random(M.shape) < 0.6, M, np.nan)
+
+
+def test_grid_search_uses_the_held_out_row_score():
+    search = GridSearchCV(OneSidedCompletion(center="none", random_state=0), {"rank": [1, 2]}, cv=3)
+    search.fit(sparse_table())
+    assert search.best_params_ == {"rank": 2}
+
+
+def test_pipelines_and_clones():
+    X = sparse_table()
+    pipeline = make_pipeline(StandardScaler(), OneSidedCompletion(rank=2, random_state=0))
+    np.testing.assert_array_equal(pipeline.fit_transform(X), clone(pipeline).fit(X).transform(X))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_output_as_a_data_frame(library):
+    frame_library = pytest.importorskip(library)
+    model = OneSidedCompletion(rank=2, random_state=0).set_output(transform=library)
+    frame = frame_library.DataFrame({f"c{k}": column for k, column in enumerate(sparse_table().T)})
+    out = model.fit_transform(frame)
+    assert list(out.columns) == ["onesidedcompletion0", "onesidedcompletion1"]
+    assert model.column_ids_.tolist() == [f"c{k}" for k in range(8)]
+    assert model.second_moment_["c0", "c1"].status == "measured"

@@ -410,6 +410,8 @@ class HajekGD(_Estimator):
         panel = self._read_for_fit(X)
         check_fittable(panel, self.rank)
         rng = _generator(self.random_state)
+        start = random_start(panel.n_columns, self.rank, rng)
+        start[panel.column_counts == 0] = 0.0  # no pair would ever move them from where they began
         q = None if self.p is None else -np.expm1(panel.n_rows * np.log1p(-min(self.p**2, 1 - 1e-16)))
         with single_blas_thread():
             objective = PairObjective(
@@ -417,7 +419,7 @@ class HajekGD(_Estimator):
             )
             self.solve_ = gradient_descent(
                 objective.value_and_gradient,
-                random_start(panel.n_columns, self.rank, rng),
+                start,
                 step_size=self.step_size,
                 iterations=self.iterations,
                 progress=progress,

@@ -162,14 +162,14 @@ class _Products:
     @classmethod
     def of(cls, panel: Panel, values: Array, weights: Array) -> _Products:
         counts = panel.row_counts
-        row = np.repeat(np.arange(panel.n_rows), counts)
-        values = values.astype(np.float64)
-        first, second, fourth = (np.bincount(row, values**k, minlength=panel.n_rows) for k in (1, 2, 4))
         total = float(weights @ (counts * (counts - 1.0)))
         if total == 0:
             return cls(0.0, 0.0, 0.0)
-        mean = float(weights @ (first**2 - second)) / total
-        mean_square = float(weights @ (second**2 - fourth)) / total
+        filled = counts > 0
+        starts, used = panel.indptr[:-1][filled], weights[filled]
+        first, second, fourth = (np.add.reduceat(values**k, starts, dtype=np.float64) for k in (1, 2, 4))
+        mean = float(used @ (first**2 - second)) / total
+        mean_square = float(used @ (second**2 - fourth)) / total
         shared = np.bincount(panel.columns, np.repeat(weights**2 * (counts - 1.0), counts), minlength=panel.n_columns)
         noise = np.sqrt(max(mean_square - mean**2, 0.0) * (shared @ shared) / shared.sum())
         return cls(total, mean_square, float(noise))

@@ -41,7 +41,8 @@ def gradient_descent(
     X = best = np.array(start, dtype=np.float64)
     history: list[float] = []
     for iteration in range(iterations):
-        loss, gradient = value_and_gradient(X)
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow is divergence, and is said to be
+            loss, gradient = value_and_gradient(X)
         history.append(loss)
         if not np.isfinite(loss) or loss > DIVERGED * history[0]:
             detail = (
@@ -51,7 +52,8 @@ def gradient_descent(
             return SolveResult(best, "diverged", tuple(history), iteration + 1, detail)
         if loss <= min(history):
             best = X
-        X = X - step_size * gradient
+        with np.errstate(over="ignore", invalid="ignore"):
+            X = X - step_size * gradient
         if progress is not None:
             progress(iteration + 1, loss)
     if not np.isfinite(X).all():

@@ -71,7 +71,8 @@ def lbfgs(
         length, accepted = 1.0, False
         while not accepted and length > SHORTEST and passes < max_passes:
             trial = X + length * step
-            trial_loss, trial_gradient = value_and_gradient(trial)
+            with np.errstate(over="ignore", invalid="ignore"):  # a step too far is taken back, not reported
+                trial_loss, trial_gradient = value_and_gradient(trial)
             passes += 1
             allowed = loss + SUFFICIENT * length * slope + resolution * abs(loss)
             accepted = trial_loss <= allowed

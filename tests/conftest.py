@@ -1,0 +1,24 @@
+"""Panels that several tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onesided import Panel
+
+
+def random_panel(seed=0, n=60, d=12, low=1, high=7, weighted=False, dtype=np.float64):
+    """A panel with rows of different lengths, some of them empty."""
+    rng = np.random.default_rng(seed)
+    dense = np.full((n, d), np.nan)
+    for u in range(n):
+        columns = rng.choice(d, size=rng.integers(low, high), replace=False)
+        dense[u, columns] = rng.normal(1.0, 1.0, size=len(columns))
+    panel = Panel.from_dense(dense.astype(dtype))
+    return panel.with_row_weights(rng.uniform(0.2, 3.0, size=n)) if weighted else panel
+
+
+@pytest.fixture
+def make_panel():
+    return random_panel

@@ -1,0 +1,343 @@
+"""The estimators: what they recover, what they hold, what they refuse."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from onesided import HajekGD, InputError, OneSidedCompletion, Panel, synthetic
+from tests.conftest import random_panel
+
+
+def relative_error(estimate, T):
+    """‖estimate − T‖ / ‖T‖ in Frobenius norm."""
+    return np.linalg.norm(estimate - T) / np.linalg.norm(T)
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    truth = synthetic.linear_mixture(6000, 40, 3, rng=0)
+    return truth, synthetic.sample_fixed(truth, 8, rng=1)
+
+
+@pytest.fixture(scope="module")
+def model(mixture):
+    return OneSidedCompletion(rank=3, center="none", diagonal="fit", random_state=0).fit(mixture[1])
+
+
+PAPER = [(2, 0.052), (5, 0.034), (10, 0.023)]
+PAPER_GD = [(5, 0.12), (10, 0.09)]
+
+
+@pytest.fixture(scope="module")
+def paper_truths():
+    return [synthetic.low_rank_gaussian(10_000, 1_000, 10, rng=seed) for seed in range(5)]
+
+
+@pytest.mark.parametrize(("per_row", "bound"), PAPER)
+def test_the_papers_panel(paper_truths, per_row, bound):
+    errors = []
+    for seed, truth in enumerate(paper_truths):
+        panel = synthetic.sample_bernoulli(truth, per_row / 1_000, rng=seed)
+        X = OneSidedCompletion(rank=1, center="none", diagonal="fit", random_state=0).fit(panel).factor_
+        errors.append(relative_error(X @ X.T, truth.second_moment()))
+    assert np.mean(errors) <= bound
+
+
+@pytest.mark.parametrize(("per_row", "bound"), PAPER_GD)
+def test_the_papers_algorithm_on_its_panel(paper_truths, per_row, bound):
+    errors = []
+    for seed, truth in enumerate(paper_truths):
+        panel = synthetic.sample_bernoulli(truth, per_row / 1_000, rng=seed)
+        X = HajekGD(random_state=seed).fit(panel).factor_  # the defaults are the paper's settings
+        errors.append(relative_error(X @ X.T, truth.second_moment()))
+    assert np.mean(errors) <= bound
+
+
+def test_the_paper_settings_are_the_defaults():
+    settings = HajekGD().get_params()
+    assert (settings["step_size"], settings["penalty"], settings["alpha"]) == (1e4, 1e-4, 1e-3)
+    assert (settings["iterations"], settings["rank"]) == (1000, 10)
+
+
+def test_the_row_space_of_an_exact_mixture_is_recovered(mixture, model):
+    truth, _ = mixture
+    assert model.solve_.status == "converged"
+    assert relative_error(model.second_moment_.to_dense(), truth.second_moment()) < 0.1
+    basis = np.linalg.qr(truth.column_factors)[0]
+    cosines = np.linalg.svd(basis.T @ model.components_.T, compute_uv=False)
+    assert cosines.min() > 0.995
+
+
+def test_attributes_fit_together(model):
+    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(model.components_.T * np.sqrt(model.eigenvalues_), model.factor_, atol=1e-12)
+    assert np.all(np.diff(model.eigenvalues_) <= 0)
+    assert model.n_features_in_ == 40
+    assert model.noise_variance_.shape == (40,)
+    assert np.all(model.noise_variance_ > 0)
+    np.testing.assert_array_equal(model.mean_, np.zeros(40))
+    assert list(model.get_feature_names_out()) == [f"onesidedcompletion{k}" for k in range(3)]
+
+
+def test_transform_and_impute_agree(mixture, model):
+    panel = mixture[1].take_rows(np.arange(50))
+    filled, deviation = model.impute(panel, return_std=True)
+    prediction = model.transform(panel) @ model.components_ + model.mean_
+    hidden = np.isnan(panel.to_dense())
+    np.testing.assert_allclose(filled[hidden], prediction[hidden], atol=1e-12)
+    assert np.all(deviation[hidden] > 0)
+    rows, columns = np.nonzero(hidden)
+    np.testing.assert_allclose(model.impute_at(panel, rows, columns), filled[hidden], atol=1e-12)
+
+
+def test_new_rows_are_imputed_without_refitting(mixture, model):
+    fresh = synthetic.Truth(np.random.default_rng(9).normal(size=(200, 3)) / np.sqrt(3), mixture[0].column_factors)
+    panel = synthetic.sample_fixed(fresh, 12, rng=4)
+    filled = model.impute(panel)
+    hidden = np.isnan(panel.to_dense())
+    error = np.sqrt(np.mean((filled - fresh.to_dense())[hidden] ** 2))
+    assert error < 0.2 * np.std(fresh.to_dense())
+
+
+def test_centring_keeps_the_means_in_the_model():
+    rng = np.random.default_rng(0)
+    n, d = 8000, 30
+    mean, X = rng.normal(3.0, 1.0, size=d), 0.5 * rng.normal(size=(d, 2))
+    rows = rng.normal(size=(n, 2))
+    M = mean + rows @ X.T + 0.3 * rng.normal(size=(n, d))
+    panel = Panel.from_dense(np.where(rng.random((n, d)) < 0.2, M, np.nan))
+    model = OneSidedCompletion(rank=2, random_state=0).fit(panel)
+    np.testing.assert_allclose(model.mean_, mean, atol=0.06)
+    assert relative_error(model.factor_ @ model.factor_.T, X @ X.T) < 0.12
+    T = mean[:, None] * mean + X @ X.T
+    assert relative_error(model.second_moment_.to_dense(), T) < 0.02
+    assert model.noise_variance_.mean() == pytest.approx(0.09, abs=0.05)
+
+
+def test_the_score_prefers_the_truth(mixture, model):
+    truth, _ = mixture
+    held_out = synthetic.sample_fixed(truth, 8, rng=77)
+    other = OneSidedCompletion(rank=1, center="none", random_state=0).fit(mixture[1])
+    assert model.score(held_out) > other.score(held_out)
+    assert model.score(held_out) < 0
+
+
+def test_rank_zero_is_the_means_alone():
+    panel = random_panel(0)
+    model = OneSidedCompletion(rank=0).fit(panel)
+    assert model.factor_.shape == (12, 0)
+    np.testing.assert_allclose(model.second_moment_.to_dense(), np.outer(model.mean_, model.mean_))
+    filled = model.impute(panel)
+    hidden = np.isnan(panel.to_dense())
+    np.testing.assert_allclose(filled[hidden], np.broadcast_to(model.mean_, hidden.shape)[hidden])
+    assert model.transform(panel).shape == (60, 0)
+    assert np.isfinite(model.score(panel))
+    assert OneSidedCompletion(rank=0, center="none").fit(panel).second_moment_.to_dense().any() == False  # noqa: E712
+
+
+def test_blend_changes_the_output(mixture):
+    panel = mixture[1]
+    plain = OneSidedCompletion(rank=3, random_state=0).fit(panel)
+    blended = OneSidedCompletion(rank=3, blend=5.0, random_state=0).fit(panel)
+    assert plain.second_moment_.output == "low_rank"
+    assert blended.second_moment_.output == "blend"
+    low, high = sorted([plain.second_moment_[0, 1].value, plain.second_moment_.algorithm1[0, 1].value])
+    assert low <= blended.second_moment_[0, 1].value <= high
+
+
+@pytest.mark.parametrize("container", [sp.csr_array, sp.coo_array, sp.csc_matrix])
+def test_sparse_input_is_the_same_panel(container):
+    panel = random_panel(0, n=200)
+    expected = OneSidedCompletion(rank=2, random_state=0).fit(panel)
+    actual = OneSidedCompletion(rank=2, random_state=0).fit(container(panel.to_sparse()))
+    np.testing.assert_array_equal(actual.factor_, expected.factor_)
+    np.testing.assert_array_equal(
+        OneSidedCompletion(rank=2, random_state=0).fit(panel.to_dense()).factor_, expected.factor_
+    )
+
+
+def test_stored_zeros_are_observations():
+    dense = np.array([[0.0, 1.0, np.nan], [2.0, np.nan, 0.0], [1.0, 1.0, 1.0]])
+    seen = ~np.isnan(dense)
+    stored = sp.csr_array((dense[seen], np.nonzero(seen)), shape=dense.shape)
+    one, other = (HajekGD(rank=1, step_size=0.1, random_state=0).fit(X) for X in (dense, stored))
+    np.testing.assert_array_equal(one.factor_, other.factor_)
+    assert one.second_moment_.algorithm1[0, 2].value == 0.5
+
+
+def test_float32_panels_fit_like_float64():
+    truth = synthetic.linear_mixture(3000, 30, 2, rng=0)
+    double = synthetic.sample_fixed(truth, 6, rng=0)
+    single = synthetic.sample_fixed(truth, 6, rng=0, dtype=np.float32)
+    one, other = (OneSidedCompletion(rank=2, random_state=0).fit(panel) for panel in (double, single))
+    assert other.solve_.status == "converged"
+    T = one.second_moment_.to_dense()
+    assert relative_error(other.second_moment_.to_dense(), T) < 1e-3
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-6, 1e6, 1e30])
+def test_the_model_follows_the_unit(unit):
+    panel = random_panel(0, n=300)
+    scaled = Panel(panel.indptr, panel.columns, panel.values * unit, panel.n_columns)
+    one, other = (OneSidedCompletion(rank=2, random_state=0).fit(p) for p in (panel, scaled))
+    np.testing.assert_allclose(other.factor_ / unit, one.factor_, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(other.impute(scaled) / unit, one.impute(panel), rtol=1e-4, atol=1e-4)
+
+
+def test_a_row_of_weight_two_is_a_row_seen_twice():
+    panel = random_panel(0, n=200)
+    doubled = panel.take_rows(np.concatenate([np.arange(200), np.arange(100)]))
+    weighted = panel.with_row_weights(np.where(np.arange(200) < 100, 2.0, 1.0))
+    settings = {"rank": 1, "diagonal": "fit", "ridge": 0.0, "tol": 1e-12, "random_state": 0}
+    one, other = (OneSidedCompletion(**settings).fit(p) for p in (doubled, weighted))
+    np.testing.assert_allclose(other.mean_, one.mean_)
+    np.testing.assert_allclose(other.noise_variance_, one.noise_variance_, rtol=1e-5)
+    assert relative_error(other.second_moment_.to_dense(), one.second_moment_.to_dense()) < 1e-5
+
+
+def test_a_column_never_observed_is_unsupported_and_finite():
+    dense = random_panel(0, n=100).to_dense()
+    dense[:, 4] = np.nan
+    for model in (OneSidedCompletion(rank=2), HajekGD(rank=2, step_size=0.5)):
+        model.fit(dense)
+        assert np.all(model.factor_[4] == 0)
+        assert model.second_moment_[4, 4].status == "unsupported"
+        assert model.second_moment_[0, 4].status == "unsupported"
+        assert np.isfinite(model.impute(dense)).all()
+    model = OneSidedCompletion(rank=2).fit(dense)
+    assert model.mean_[4] == pytest.approx(np.nanmean(dense))
+    assert model.noise_variance_[4] > model.noise_variance_[0]  # nothing is explained there
+
+
+def test_one_row_is_enough_to_begin_with():
+    model = OneSidedCompletion(rank=1, center="none", ridge=0.0).fit([[1.0, 2.0, np.nan, 3.0]])
+    np.testing.assert_allclose(model.second_moment_.block([0], [1, 3]), [[2.0, 3.0]], rtol=1e-3)
+
+
+@pytest.mark.parametrize("estimator", [OneSidedCompletion(rank=2), HajekGD(rank=2, step_size=0.1)], ids=["row", "gd"])
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (np.full((4, 3), np.nan), "nothing was observed: 4 rows and 3 columns, but no entry of positive weight"),
+        (np.ones((5, 1)), r"the panel has one column \(n_features = 1\)"),
+        (np.where(np.eye(4), 1.0, np.nan), "no row has two observed entries, so no two columns were ever seen"),
+        (np.array([[1.0, np.inf, 2.0]]), "infinity"),
+    ],
+    ids=["all missing", "one column", "single entries", "infinite"],
+)
+def test_panels_that_cannot_be_fitted(estimator, data, message):
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(data)
+
+
+def test_rows_of_weight_zero_are_no_evidence():
+    panel = random_panel(0).with_row_weights(np.zeros(60))
+    with pytest.raises(InputError, match="nothing was observed"):
+        OneSidedCompletion(rank=1).fit(panel)
+
+
+@pytest.mark.parametrize("estimator", [OneSidedCompletion, HajekGD])
+def test_ranks_out_of_range(estimator):
+    with pytest.raises(InputError, match="rank=13 is larger than the panel's 12 columns; choose at most 12"):
+        estimator(rank=13).fit(random_panel(0))
+    with pytest.raises(ValueError, match=r"The 'rank' parameter .* Got -1 instead"):
+        estimator(rank=-1).fit(random_panel(0))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "name"),
+    [
+        ({"center": "rows"}, "center"),
+        ({"diagonal": "none"}, "diagonal"),
+        ({"ridge": -1.0}, "ridge"),
+        ({"blend": -1.0}, "blend"),
+        ({"max_passes": 0}, "max_passes"),
+        ({"weight_exponent": "a"}, "weight_exponent"),
+    ],
+)
+def test_parameters_out_of_range(parameters, name):
+    with pytest.raises(ValueError, match=f"The '{name}' parameter of OneSidedCompletion must be"):
+        OneSidedCompletion(**parameters).fit(random_panel(0))
+
+
+def test_full_rank_is_allowed():
+    model = OneSidedCompletion(rank=12, random_state=0).fit(random_panel(0, n=300))
+    assert np.isfinite(model.second_moment_.to_dense()).all()
+
+
+def test_divergence_is_an_error_with_its_remedy():
+    with pytest.raises(InputError, match=r"diverged after .* lower step_size .*try step_size=1000"):
+        HajekGD(rank=2).fit(random_panel(0, n=300))
+
+
+def test_a_solver_stopped_early_warns():
+    with pytest.warns(ConvergenceWarning, match="limit after 2 passes: .*raise max_passes or tol"):
+        OneSidedCompletion(rank=4, max_passes=2, random_state=0).fit(random_panel(0, n=300))
+
+
+def test_unfitted_estimators_say_so():
+    for estimator in (OneSidedCompletion(), HajekGD()):
+        for call in (estimator.transform, estimator.impute, estimator.score):
+            with pytest.raises(NotFittedError):
+                call(random_panel(0))
+
+
+def table(rows, columns, values):
+    return Panel.from_arrays(rows, columns, values)
+
+
+def test_columns_are_matched_by_id():
+    panel = random_panel(0, n=300)
+    names = np.array([f"c{k:02d}" for k in range(12)], dtype=object)
+    named = Panel(panel.indptr, panel.columns, panel.values, 12, column_ids=names)
+    model = OneSidedCompletion(rank=2, random_state=0).fit(named)
+    expected = model.impute(named.take_rows([0]))
+    row = slice(named.indptr[0], named.indptr[1])
+    fresh = table(["x"] * len(named.values[row]), names[named.columns[row]][::-1], named.values[row][::-1])
+    np.testing.assert_allclose(model.impute(fresh), expected)
+    assert model.second_moment_["c00", "c01"].value == model.second_moment_.block([0], [1])[0, 0]
+
+    strange = table(["x", "x"], ["c01", "c99"], [1.0, 2.0])
+    with pytest.raises(InputError, match="1 column id unknown to the model: 'c99'; pass unknown=\"drop\""):
+        model.impute(strange)
+    known = table(["x"], ["c01"], [1.0])
+    np.testing.assert_array_equal(model.impute(strange, unknown="drop"), model.impute(known))
+    np.testing.assert_array_equal(model.transform(strange, unknown="drop"), model.transform(known))
+
+
+def test_panels_of_another_width_are_refused():
+    model = OneSidedCompletion(rank=2).fit(random_panel(0))
+    with pytest.raises(InputError, match="the rows have 13 columns without ids, but the model has 12"):
+        model.impute(random_panel(0, d=13))
+
+
+def test_random_state_may_be_anything_scikit_learn_takes():
+    panel = random_panel(0, n=100)
+    for state in (None, 3, np.random.default_rng(3), np.random.RandomState(3)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            OneSidedCompletion(rank=2, random_state=state).fit(panel)
+    same = [HajekGD(rank=2, step_size=0.5, random_state=3).fit(panel).factor_ for _ in range(2)]
+    np.testing.assert_array_equal(*same)
+
+
+def test_algorithm_1_output_and_its_eigenpairs(mixture):
+    panel = mixture[1]
+    model = HajekGD(rank=3, step_size=50.0, random_state=0).fit(panel)
+    Z = model.second_moment_.algorithm1.to_dense()
+    values, vectors = np.linalg.eigh(Z)
+    np.testing.assert_allclose(model.eigenvalues_, values[::-1][:3], rtol=1e-8)
+    np.testing.assert_allclose(np.abs(np.sum(model.components_ * vectors[:, ::-1][:, :3].T, axis=1)), 1, rtol=1e-8)
+    np.testing.assert_allclose(model.second_moment_.to_dense(), model.factor_ @ model.factor_.T, atol=1e-12)
+
+
+def test_known_sampling_probability_sets_the_weight_of_the_diagonal(mixture):
+    panel = mixture[1]
+    one = HajekGD(rank=3, step_size=50.0, random_state=0, p=1e-3).fit(panel)
+    other = HajekGD(rank=3, step_size=50.0, random_state=0).fit(panel)
+    assert relative_error(one.factor_ @ one.factor_.T, other.factor_ @ other.factor_.T) > 1e-3

@@ -1,0 +1,103 @@
+"""Predictors against their formulas, and their intervals against the truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onesided import InputError, Panel
+from onesided.imputation import BestLinearPredictor, LeastSquares, check_positions
+from tests.conftest import random_panel
+
+
+@pytest.fixture
+def predictor():
+    rng = np.random.default_rng(0)
+    return BestLinearPredictor(rng.normal(size=12), rng.normal(size=(12, 3)), rng.uniform(0.1, 1.0, size=12))
+
+
+def test_the_best_linear_predictor_is_gaussian_conditioning(predictor):
+    panel = random_panel(2, low=0)
+    filled, deviation = predictor.impute(panel)
+    covariance = predictor.factor @ predictor.factor.T + np.diag(predictor.noise_variance)
+    dense = panel.to_dense()
+    for u in range(panel.n_rows):
+        seen = ~np.isnan(dense[u])
+        gain = covariance[:, seen] @ np.linalg.inv(covariance[np.ix_(seen, seen)])
+        value = predictor.mean + gain @ (dense[u] - predictor.mean)[seen]
+        variance = np.diag(covariance - gain @ covariance[seen])
+        np.testing.assert_allclose(filled[u][~seen], value[~seen], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(deviation[u][~seen], np.sqrt(variance[~seen]), rtol=1e-8)
+        np.testing.assert_array_equal(filled[u][seen], dense[u][seen])
+        assert np.all(deviation[u][seen] == 0)
+
+
+def test_positions_agree_with_whole_rows(predictor, monkeypatch):
+    panel = random_panel(3, low=0)
+    filled, deviation = predictor.impute(panel)
+    rows, columns = np.nonzero(np.isnan(panel.to_dense()))
+    shuffled = np.random.default_rng(0).permutation(len(rows))
+    rows, columns = rows[shuffled], columns[shuffled]
+    for chunk in (1 << 21, 30):  # rows in one piece, and a few at a time
+        monkeypatch.setattr("onesided.imputation.CHUNK", chunk)
+        values, spread = predictor.impute_at(panel, rows, columns)
+        np.testing.assert_allclose(values, filled[rows, columns], rtol=1e-12)
+        np.testing.assert_allclose(spread, deviation[rows, columns], rtol=1e-12)
+
+
+def test_a_row_without_entries_is_the_mean(predictor):
+    filled, deviation = predictor.impute(Panel.from_dense(np.full((1, 12), np.nan)))
+    np.testing.assert_allclose(filled[0], predictor.mean)
+    prior = np.sum(predictor.factor**2, axis=1) + predictor.noise_variance
+    np.testing.assert_allclose(deviation[0], np.sqrt(prior))
+
+
+def test_intervals_cover_under_the_model():
+    rng = np.random.default_rng(1)
+    n, d, r = 400, 30, 3
+    X, noise = rng.normal(size=(d, r)), np.full(d, 0.5)
+    truth = rng.normal(size=(n, r)) @ X.T + rng.normal(scale=np.sqrt(0.5), size=(n, d))
+    hidden = rng.random((n, d)) < 0.8
+    predictor = BestLinearPredictor(np.zeros(d), X, noise)
+    filled, deviation = predictor.impute(Panel.from_dense(np.where(hidden, np.nan, truth)))
+    covered = np.mean(np.abs(filled - truth)[hidden] < 1.6449 * deviation[hidden])
+    assert covered == pytest.approx(0.9, abs=0.01)
+
+
+def test_algorithm_2_is_least_squares_of_least_norm():
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(12, 4)))[0]
+    panel = random_panel(4, low=0)
+    predictor = LeastSquares(basis)
+    dense, filled = panel.to_dense(), predictor.impute(panel)
+    for u in range(panel.n_rows):
+        seen = ~np.isnan(dense[u])
+        q = np.linalg.lstsq(basis[seen], dense[u][seen], rcond=None)[0] if seen.any() else np.zeros(4)
+        np.testing.assert_allclose(filled[u][~seen], (basis @ q)[~seen], rtol=1e-8, atol=1e-9)
+        np.testing.assert_array_equal(filled[u][seen], dense[u][seen])
+    rows, columns = np.nonzero(np.isnan(dense))
+    np.testing.assert_allclose(predictor.impute_at(panel, rows, columns), filled[rows, columns], rtol=1e-12)
+
+
+def test_an_exact_row_is_recovered_from_as_many_entries_as_the_rank():
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(20, 3)))[0]
+    truth = rng.normal(size=(50, 3)) @ basis.T
+    shown = np.argsort(rng.random(truth.shape), axis=1) < 4
+    filled = LeastSquares(basis).impute(Panel.from_dense(np.where(shown, truth, np.nan)))
+    np.testing.assert_allclose(filled, truth, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "message"),
+    [
+        ([0, 1], [0], r"two lists of one length; found \(2,\), \(1,\)"),
+        ([60], [0], "row position 60 is outside 0 to 59"),
+        ([0], [-1], "column position -1 is outside 0 to 11"),
+        ([0.5], [0], "rows must be positions, whole numbers; found float64"),
+        ([[0]], [[0]], "two lists of one length"),
+    ],
+)
+def test_bad_positions(rows, columns, message):
+    with pytest.raises(InputError, match=message):
+        check_positions(random_panel(0), rows, columns)

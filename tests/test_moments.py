@@ -1,0 +1,223 @@
+"""Pair moments against a database, under splits and merges; estimators against their expectations."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onesided import InputError, PairMoments, Panel, synthetic
+from onesided.moments import (
+    hajek,
+    hajek_variance,
+    horvitz_thompson,
+    horvitz_thompson_variance,
+    mean_inverse_count,
+    standard_errors,
+)
+from tests.conftest import random_panel
+
+
+def by_database(panel):
+    """Pair moments as a self-join."""
+    entries = pa.table(
+        {
+            "row": np.repeat(np.arange(panel.n_rows), panel.row_counts),
+            "item": panel.columns,
+            "v": panel.values.astype(np.float64),
+            "w": np.repeat(panel.row_weights, panel.row_counts),
+        }
+    )
+    with duckdb.connect() as connection:
+        connection.register("entries", entries)
+        return connection.execute(
+            """select a.item, b.item, count(*), sum(a.w), sum(a.w * a.w), sum(a.w * a.v * b.v),
+                      sum(a.w * (a.v * b.v) * (a.v * b.v))
+               from entries a join entries b on a.row = b.row and a.item <= b.item
+               where a.w > 0 group by 1, 2 order by 1, 2"""
+        ).fetchnumpy()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_moments_are_those_of_a_self_join(weighted, dtype):
+    panel = random_panel(3, n=200, d=30, low=0, weighted=weighted, dtype=dtype)
+    moments = PairMoments.from_panel(panel)
+    expected = list(by_database(panel).values())
+    i, j = moments.pairs()
+    np.testing.assert_array_equal(i, expected[0])
+    np.testing.assert_array_equal(j, expected[1])
+    np.testing.assert_array_equal(moments.rows, expected[2])
+    np.testing.assert_allclose(moments.counts, expected[3], rtol=1e-12)
+    np.testing.assert_allclose(moments.effective_counts, expected[3] ** 2 / expected[4], rtol=1e-12)
+    np.testing.assert_allclose(moments.sums, expected[5], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(moments.squares, expected[6], rtol=1e-10, atol=1e-12)
+
+
+def magnitudes(panel):
+    return PairMoments.from_panel(
+        Panel(panel.indptr, panel.columns, np.abs(panel.values), panel.n_columns, row_weights=panel.row_weights)
+    ).sums
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), cut=st.integers(0, 40), weighted=st.booleans())
+def test_any_split_merges_to_the_whole(seed, cut, weighted):
+    panel = random_panel(seed, n=40, low=0, weighted=weighted)
+    whole = PairMoments.from_panel(panel)
+    chosen = np.random.default_rng(seed).permutation(panel.n_rows)
+    parts = [PairMoments.from_panel(panel.take_rows(part)) for part in (chosen[:cut], chosen[cut:]) if len(part)]
+    merged = sum(parts[1:], start=parts[0])
+    assert merged.n_rows == whole.n_rows
+    for name in ("indptr", "columns", "rows"):
+        np.testing.assert_array_equal(getattr(merged, name), getattr(whole, name))
+    assert np.all(np.abs(merged.sums - whole.sums) <= 1e-12 * magnitudes(panel))
+    if len(parts) == 2:
+        back = whole - parts[0]
+        for name in ("indptr", "columns", "rows"):
+            np.testing.assert_array_equal(getattr(back, name), getattr(parts[1], name))
+        assert back.n_rows == parts[1].n_rows
+
+
+def test_folds_are_row_weights():
+    panel = random_panel(5)
+    fold = np.arange(panel.n_rows) % 3 == 0
+    weighted = PairMoments.from_panel(panel.with_row_weights(fold.astype(float)))
+    taken = PairMoments.from_panel(panel.take_rows(fold))
+    assert weighted.weight_sums is None
+    assert weighted.n_rows == taken.n_rows
+    np.testing.assert_array_equal(weighted.rows, taken.rows)
+    np.testing.assert_array_equal(weighted.sums, taken.sums)
+
+
+def test_a_zero_sum_is_not_a_missing_pair():
+    moments = PairMoments.from_panel(Panel.from_dense([[1.0, 1.0], [1.0, -1.0]]))
+    matrix = moments.to_matrix(hajek(moments))
+    assert matrix.nnz == 4
+    assert matrix[0, 1] == 0.0
+
+
+def test_moments_that_do_not_belong_together_are_refused():
+    small, large = (PairMoments.from_panel(random_panel(0, d=d)) for d in (12, 13))
+    with pytest.raises(InputError, match="moments over 12 and 13 columns; align"):
+        small + large
+    with pytest.raises(InputError, match="subtract a part from its whole"):
+        small - (small + small)
+
+
+def test_horvitz_thompson_refuses_weights_and_probabilities_outside_their_range():
+    moments = PairMoments.from_panel(random_panel(0, weighted=True))
+    with pytest.raises(InputError, match="rows of equal weight"):
+        horvitz_thompson(moments, 0.1)
+    with pytest.raises(InputError, match="p=0: expected a probability above 0"):
+        horvitz_thompson(PairMoments.from_panel(random_panel(0)), 0)
+
+
+N, D, C, REPEATS = 300, 12, 4, 2500
+UPPER = np.triu_indices(D)
+SAMPLERS = {
+    "bernoulli": (lambda truth, rng: synthetic.sample_bernoulli(truth, C / D, rng=rng), C / D, (C / D) ** 2),
+    "fixed": (lambda truth, rng: synthetic.sample_fixed(truth, C, rng=rng), C / D, C * (C - 1) / (D * (D - 1))),
+}
+
+
+@pytest.fixture(scope="module", params=SAMPLERS)
+def resampled(request):
+    """T̂ and T̄ over many samples of one fixed matrix; NaN outside Ω."""
+    sampler, p, pair_p = SAMPLERS[request.param]
+    M = np.random.default_rng(0).normal(0.5, 1.0, size=(N, D))
+    truth, rng = synthetic.Truth(M, np.eye(D)), np.random.default_rng(1)
+    estimates, weighted_by_p = np.full((REPEATS, D, D), np.nan), np.zeros((REPEATS, D, D))
+    errors = np.full((REPEATS, D, D), np.nan)
+    for k in range(REPEATS):
+        moments = PairMoments.from_panel(sampler(truth, rng))
+        pairs = moments.pairs()
+        estimates[k][pairs] = hajek(moments)
+        weighted_by_p[k][pairs] = horvitz_thompson(moments, p, pair_p)
+        errors[k][pairs] = standard_errors(moments)
+    return M, p, pair_p, estimates[:, *UPPER], weighted_by_p[:, *UPPER], errors[:, *UPPER]
+
+
+def test_hajek_is_unbiased_on_the_observed_pairs(resampled):
+    M, _, _, estimates, _, _ = resampled
+    T = M.T @ M / N
+    seen = np.sum(~np.isnan(estimates), axis=0)
+    assert np.all(seen >= 500)
+    mean, spread = np.nanmean(estimates, axis=0), np.nanstd(estimates, axis=0, ddof=1)
+    assert np.all(np.abs(mean - T[UPPER]) <= 4.5 * spread / np.sqrt(seen))
+
+
+def test_horvitz_thompson_is_unbiased(resampled):
+    M, _, _, _, weighted_by_p, _ = resampled
+    T = M.T @ M / N
+    mean, spread = weighted_by_p.mean(axis=0), weighted_by_p.std(axis=0, ddof=1)
+    assert np.all(np.abs(mean - T[UPPER]) <= 4.5 * spread / np.sqrt(REPEATS))
+
+
+def test_variance_formulas_match_resampling(resampled):
+    M, p, pair_p, estimates, weighted_by_p, _ = resampled
+    T, F = M.T @ M / N, (M**2).T @ (M**2) / N
+    measured = np.nanvar(estimates, axis=0, ddof=1)
+    exact = hajek_variance(T, F, N, p, pair_p)[UPPER]
+    assert np.all(np.abs(measured / exact - 1) < 6 * np.sqrt(2 / REPEATS))
+    expected = horvitz_thompson_variance(F, N, p, pair_p)[UPPER]
+    assert np.all(np.abs(weighted_by_p.var(axis=0, ddof=1) / expected - 1) < 6 * np.sqrt(2 / REPEATS))
+    # Hájek gains what T² is worth: on the diagonal always, off it where products are not centred at zero.
+    assert np.all((exact < expected)[UPPER[0] == UPPER[1]])
+
+    paper = hajek_variance(T, F, N, p, formula="paper")
+    diagonal = np.arange(D)
+    np.testing.assert_allclose(paper[diagonal, diagonal], hajek_variance(T, F, N, p).diagonal(), rtol=0.03)
+    assert np.all(paper[np.triu_indices(D, 1)] > hajek_variance(T, F, N, p, pair_p)[np.triu_indices(D, 1)])
+
+
+def test_the_papers_off_diagonal_variance_is_the_limit_of_one_row():
+    T, F = np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([[6.0, 3.0], [3.0, 4.0]])
+    n = 10_000
+    exact = hajek_variance(T, F, n, 1e-5)
+    assert exact[0, 1] == pytest.approx(hajek_variance(T, F, n, 1e-5, formula="paper")[0, 1], rel=1e-3)
+
+
+def test_standard_errors_match_resampling(resampled):
+    _, _, _, estimates, _, errors = resampled
+    measured = np.nanvar(estimates, axis=0, ddof=1)
+    estimated = np.nanmean(errors**2, axis=0)
+    assert np.all(estimated > 0)
+    np.testing.assert_allclose(estimated, measured, rtol=0.25)
+
+
+def test_a_pair_seen_once_has_the_pooled_standard_error():
+    rng = np.random.default_rng(0)
+    dense = np.full((200, 4), np.nan)
+    dense[:, :2] = rng.normal(size=(200, 2))
+    dense[0, 2:] = [1.0, 2.0]
+    moments = PairMoments.from_panel(Panel.from_dense(dense))
+    i, j = moments.pairs()
+    once = standard_errors(moments)[(i == 2) & (j == 3)][0]
+    size = moments.diagonal(hajek(moments))
+    often = (i == 0) & (j == 1)
+    spread = moments.squares[often] / 200 - hajek(moments)[often] ** 2
+    # All repeated off-diagonal pairs are (0, 1): their variance, in proportion to the columns' sizes.
+    expected = spread[0] * 200 / 199 / (size[0] * size[1]) * size[2] * size[3] * (1 - 1 / 200)
+    assert once**2 == pytest.approx(expected, rel=0.02)
+
+
+def test_standard_errors_are_zero_for_a_complete_panel_and_finite_for_zeros():
+    complete = PairMoments.from_panel(Panel.from_dense(np.random.default_rng(0).normal(size=(30, 4))))
+    assert np.all(standard_errors(complete) == 0)
+    zeros = PairMoments.from_panel(Panel.from_dense([[0.0, 0.0, np.nan], [np.nan, 0.0, 0.0]]))
+    assert np.all(standard_errors(zeros) == 0)
+
+
+def test_mean_inverse_count():
+    n, p = 40, 0.1
+    from scipy.stats import binom
+
+    k = np.arange(1, n + 1)
+    expected = np.sum(binom.pmf(k, n, p) / k) / binom.sf(0, n, p)
+    assert mean_inverse_count(n, p) == pytest.approx(expected, rel=1e-12)
+    assert mean_inverse_count(10, 1.0) == pytest.approx(0.1)
+    assert mean_inverse_count(1000, 1e-9) == pytest.approx(1.0)

@@ -1,0 +1,143 @@
+"""The mathematics: two ways to one loss, gradients and curvature against finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onesided import InputError, PairMoments, Panel
+from onesided.moments import hajek
+from onesided.objective.pairs import PairObjective
+from onesided.objective.penalties import incoherence, ridge
+from onesided.objective.rows import RowObjective
+from tests.conftest import random_panel
+
+
+def differences(function, X, step=1e-5):
+    """The gradient of a scalar function, by central differences."""
+    gradient = np.empty_like(X)
+    for index in np.ndindex(*X.shape):
+        move = np.zeros_like(X)
+        move[index] = step
+        gradient[index] = (function(X + move) - function(X - move)) / (2 * step)
+    return gradient
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), rank=st.integers(1, 8), diagonal=st.sampled_from(["fit", "free"]))
+def test_the_row_pass_is_the_count_weighted_loss_over_pairs(seed, rank, diagonal):
+    panel = random_panel(seed, weighted=seed % 2 == 0, low=0)
+    objective = RowObjective(panel, diagonal=diagonal)
+    moments = PairMoments.from_panel(panel)
+    i, j = moments.pairs()
+    estimate = hajek(moments) / objective.scale**2
+    used = np.ones(len(i), bool) if diagonal == "fit" else i != j
+    weight = np.where(i == j, 0.5, 1.0)[used] * moments.counts[used]  # both triangles
+
+    def explicit(X):
+        return np.sum(weight * (np.sum(X[i] * X[j], axis=1) - estimate)[used] ** 2)
+
+    constant = np.sum(weight * estimate[used] ** 2)
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        X = rng.normal(size=(panel.n_columns, rank))
+        value = explicit(X)
+        assert objective.value_and_gradient(X)[0] + constant == pytest.approx(value, rel=1e-10)
+
+
+@pytest.mark.parametrize("diagonal", ["fit", "free"])
+@pytest.mark.parametrize("rank", [1, 3, 6])
+def test_gradient_and_curvature_of_the_row_objective(diagonal, rank):
+    panel = random_panel(2, weighted=True)
+    objective = RowObjective(panel, diagonal=diagonal, ridge=0.7)
+    X = np.random.default_rng(0).normal(size=(panel.n_columns, rank))
+    gradient = objective.value_and_gradient(X)[1]
+    expected = differences(lambda X: objective.value_and_gradient(X)[0], X)
+    assert np.max(np.abs(gradient - expected)) <= 1e-6 * np.max(np.abs(gradient))
+
+    blocks = objective.curvature(X)
+    for j in range(panel.n_columns):
+        for a in range(rank):
+            move = np.zeros_like(X)
+            move[j, a] = 1e-5
+            change = objective.value_and_gradient(X + move)[1] - objective.value_and_gradient(X - move)[1]
+            np.testing.assert_allclose(blocks[j, a], change[j] / 2e-5, atol=1e-6 * np.max(np.abs(blocks)))
+
+
+def test_gradient_of_the_papers_loss():
+    objective = PairObjective(PairMoments.from_panel(random_panel(4)), penalty=0.3, alpha=0.5)
+    X = np.random.default_rng(1).normal(size=(12, 3))
+    gradient = objective.value_and_gradient(X)[1]
+    expected = differences(lambda X: objective.value_and_gradient(X)[0], X)
+    assert np.max(np.abs(gradient - expected)) <= 1e-6 * np.max(np.abs(gradient))
+
+
+def test_the_papers_loss_is_its_formula():
+    panel = random_panel(6, n=25)
+    moments = PairMoments.from_panel(panel)
+    objective = PairObjective(moments, penalty=0.2, alpha=0.4)
+    T = moments.to_matrix(hajek(moments)).toarray()
+    omega = moments.to_matrix(np.ones(moments.n_pairs)).toarray() > 0
+    d = panel.n_columns
+    q = (omega.sum() - np.trace(omega)) / (d * (d - 1))
+    weight = np.where(np.eye(d, dtype=bool), q, 1.0) * omega
+    X = np.random.default_rng(1).normal(size=(d, 2))
+    E = X @ X.T - T
+    norms = np.linalg.norm(X, axis=1)
+    expected = 0.5 * np.sum(weight * E**2) / omega.sum() + 0.2 / d * np.sum(np.maximum(norms - 0.4, 0) ** 4)
+    value, gradient = objective.value_and_gradient(X)
+    assert objective.diagonal_weight == pytest.approx(q)
+    assert value == pytest.approx(expected, rel=1e-12)
+    slope = 0.2 / d * (4 * np.maximum(norms - 0.4, 0) ** 3 / norms)[:, None] * X
+    np.testing.assert_allclose(gradient, 2 / omega.sum() * (weight * E) @ X + slope, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("penalty", [lambda X: incoherence(X, 0.8), ridge], ids=["incoherence", "ridge"])
+def test_gradients_of_penalties(penalty):
+    X = np.random.default_rng(0).normal(size=(7, 3))
+    expected = differences(lambda X: penalty(X)[0], X)
+    np.testing.assert_allclose(penalty(X)[1], expected, atol=1e-6)
+
+
+def test_incoherence_at_zero():
+    value, gradient = incoherence(np.zeros((2, 3)), 0.0)
+    assert value == 0
+    assert np.all(gradient == 0)
+
+
+def test_mean_squared_pair_error_is_what_it_says():
+    panel = random_panel(8, weighted=True)
+    X = np.random.default_rng(0).normal(size=(panel.n_columns, 2))
+    total = weight = 0.0
+    for u in range(panel.n_rows):
+        row = slice(panel.indptr[u], panel.indptr[u + 1])
+        v, B = panel.values[row], X[panel.columns[row]]
+        E = (B @ B.T - np.outer(v, v)) ** 2
+        total += panel.row_weights[u] * (E.sum() - np.trace(E))
+        weight += panel.row_weights[u] * len(v) * (len(v) - 1)
+    error = RowObjective(panel, ridge=2.0).mean_squared_pair_error(X)
+    assert error == pytest.approx(total / weight, rel=1e-10)
+    with pytest.raises(InputError, match="no pair to compare with"):
+        RowObjective(Panel.from_dense([[1.0, np.nan]])).mean_squared_pair_error(X[:2])
+
+
+@pytest.mark.parametrize("factor", [1e-60, 1e-9, 1.0, 1e9, 1e60])
+def test_the_loss_does_not_depend_on_the_unit(factor):
+    panel = random_panel(9)
+    scaled = Panel(panel.indptr, panel.columns, panel.values * factor, panel.n_columns)
+    one, other = RowObjective(panel, ridge=1.0), RowObjective(scaled, ridge=1.0)
+    X = np.random.default_rng(0).normal(size=(panel.n_columns, 3))
+    assert other.scale == pytest.approx(one.scale * factor)
+    assert other.value_and_gradient(X)[0] == pytest.approx(one.value_and_gradient(X)[0], rel=1e-9)
+
+
+def test_single_precision_agrees_with_double():
+    panel = random_panel(3, n=300, d=40, high=20)
+    single = Panel(panel.indptr, panel.columns, panel.values.astype(np.float32), panel.n_columns)
+    X = np.random.default_rng(0).normal(size=(40, 5))
+    loss, gradient = RowObjective(panel).value_and_gradient(X)
+    other, other_gradient = RowObjective(single).value_and_gradient(X)
+    assert other == pytest.approx(loss, rel=1e-5)
+    np.testing.assert_allclose(other_gradient, gradient, atol=1e-5 * np.max(np.abs(gradient)))

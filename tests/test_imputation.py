@@ -18,7 +18,7 @@ def predictor():
 
 def test_the_best_linear_predictor_is_gaussian_conditioning(predictor):
     panel = random_panel(2, low=0)
-    filled, deviation = predictor.impute(panel)
+    filled, deviation = predictor.impute(panel), predictor.deviations(panel)
     covariance = predictor.factor @ predictor.factor.T + np.diag(predictor.noise_variance)
     dense = panel.to_dense()
     for u in range(panel.n_rows):
@@ -34,7 +34,7 @@ def test_the_best_linear_predictor_is_gaussian_conditioning(predictor):
 
 def test_positions_agree_with_whole_rows(predictor, monkeypatch):
     panel = random_panel(3, low=0)
-    filled, deviation = predictor.impute(panel)
+    filled, deviation = predictor.impute(panel), predictor.deviations(panel)
     rows, columns = np.nonzero(np.isnan(panel.to_dense()))
     shuffled = np.random.default_rng(0).permutation(len(rows))
     rows, columns = rows[shuffled], columns[shuffled]
@@ -46,7 +46,8 @@ def test_positions_agree_with_whole_rows(predictor, monkeypatch):
 
 
 def test_a_row_without_entries_is_the_mean(predictor):
-    filled, deviation = predictor.impute(Panel.from_dense(np.full((1, 12), np.nan)))
+    empty = Panel.from_dense(np.full((1, 12), np.nan))
+    filled, deviation = predictor.impute(empty), predictor.deviations(empty)
     np.testing.assert_allclose(filled[0], predictor.mean)
     prior = np.sum(predictor.factor**2, axis=1) + predictor.noise_variance
     np.testing.assert_allclose(deviation[0], np.sqrt(prior))
@@ -59,7 +60,8 @@ def test_intervals_cover_under_the_model():
     truth = rng.normal(size=(n, r)) @ X.T + rng.normal(scale=np.sqrt(0.5), size=(n, d))
     hidden = rng.random((n, d)) < 0.8
     predictor = BestLinearPredictor(np.zeros(d), X, noise)
-    filled, deviation = predictor.impute(Panel.from_dense(np.where(hidden, np.nan, truth)))
+    panel = Panel.from_dense(np.where(hidden, np.nan, truth))
+    filled, deviation = predictor.impute(panel), predictor.deviations(panel)
     covered = np.mean(np.abs(filled - truth)[hidden] < 1.6449 * deviation[hidden])
     assert covered == pytest.approx(0.9, abs=0.01)
 

@@ -105,7 +105,10 @@ class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         objective = RowObjective(panel, diagonal="free")
         return -objective.mean_squared_pair_error(self.second_moment_.low_rank.factor)
 
-    def _set_row_space(self, factor: Array, panel: Panel | None, measured: Measured, blend: float | None) -> None:
+    def _set_row_space(
+        self, factor: Array, measured: Measured, panel: Panel | None, moments: PairMoments | None = None
+    ) -> None:
+        blend = getattr(self, "blend", None)
         output: Output = "low_rank" if blend is None or panel is None else "blend"
         self.factor_, self.measured_ = factor, measured
         self.second_moment_ = SecondMoment(
@@ -114,6 +117,7 @@ class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             mean=self.mean_ if np.any(self.mean_) else None,
             column_ids=self.column_ids_,
             panel=panel,
+            moments=moments,
             kappa=blend,
             output=output,
         )
@@ -161,7 +165,7 @@ class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         )
         measured = Measured(*(archive.arrays[f"measured.{name}"] for name in ("diagonal", "counts", "supported")))
         panel = archive.panel() if archive.has_panel else None
-        model._set_row_space(model.factor_, panel, measured, getattr(model, "blend", None))
+        model._set_row_space(model.factor_, measured, panel)
         return model
 
     _saved_arrays: ClassVar[tuple[str, ...]] = ("factor", "mean", "components", "eigenvalues")
@@ -293,7 +297,7 @@ class OneSidedCompletion(_Estimator):
         lengths = np.linalg.norm(found.factor, axis=0)
         self.eigenvalues_ = lengths**2
         self.components_ = (found.factor / np.where(lengths > 0, lengths, 1.0)).T
-        self._set_row_space(found.factor, panel, Measured.from_panel(panel), self.blend)
+        self._set_row_space(found.factor, Measured.from_panel(panel), panel)
         return self
 
     def transform(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
@@ -311,8 +315,9 @@ class OneSidedCompletion(_Estimator):
         With ``return_std=True`` also the predictive standard deviation of each value, zero where it was
         observed. For many rows and columns use :meth:`impute_at`, which never forms them all.
         """
-        filled, deviation = self._predictor().impute(self._read_for_use(X, unknown))
-        return (filled, deviation) if return_std else filled
+        panel, predictor = self._read_for_use(X, unknown), self._predictor()
+        filled = predictor.impute(panel)
+        return (filled, predictor.deviations(panel)) if return_std else filled
 
     def impute_at(
         self, X: Any, rows: Any, columns: Any, *, return_std: bool = False, unknown: Unknown = "refuse"
@@ -414,9 +419,8 @@ class HajekGD(_Estimator):
         start[panel.column_counts == 0] = 0.0  # no pair would ever move them from where they began
         q = None if self.p is None else -np.expm1(panel.n_rows * np.log1p(-min(self.p**2, 1 - 1e-16)))
         with single_blas_thread():
-            objective = PairObjective(
-                PairMoments.from_panel(panel), penalty=self.penalty, alpha=self.alpha, diagonal_weight=q
-            )
+            moments = PairMoments.from_panel(panel)
+            objective = PairObjective(moments, penalty=self.penalty, alpha=self.alpha, diagonal_weight=q)
             self.solve_ = gradient_descent(
                 objective.value_and_gradient,
                 start,
@@ -427,7 +431,7 @@ class HajekGD(_Estimator):
             if self.solve_.status == "diverged":
                 raise InputError(self.solve_.message)
             self.mean_ = np.zeros(panel.n_columns)
-            self._set_row_space(self.solve_.factor, panel, Measured.from_panel(panel), None)
+            self._set_row_space(self.solve_.factor, Measured.from_panel(panel), panel, moments)
             values, vectors = top_eigenpairs(self.second_moment_.algorithm1, self.rank, rng)
         signs = np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(self.rank)])
         self.eigenvalues_, self.components_ = values, (vectors * np.where(signs < 0, -1.0, 1.0)).T

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.local import LocalEngine
+from onesided.engines.local import cut, in_order
 from onesided.errors import InputError
 from onesided.kernels import cpu
 from onesided.panel import Panel
@@ -48,18 +48,23 @@ class BestLinearPredictor:
         (q,) = self._solve(panel, lambda q, covariance: (q,))
         return q
 
-    def impute(self, panel: Panel) -> tuple[Array, Array]:
-        """Every row filled in, and the standard deviation of each value; zero where it was observed."""
-        q, covariance = self._solve(panel, lambda q, covariance: (q, covariance))
-        filled = self.mean + q @ self.factor.T
-        deviation = np.empty_like(filled)
+    def impute(self, panel: Panel) -> Array:
+        """Every row filled in; observed entries stay as they are."""
+        filled: Array = self.mean + self.coordinates(panel) @ self.factor.T
+        filled[observed_positions(panel)] = panel.values
+        return filled
+
+    def deviations(self, panel: Panel) -> Array:
+        """The standard deviation of each value of :meth:`impute`; zero where it was observed."""
+        deviation = np.empty(panel.shape)
         step = max(1, CHUNK // max(1, self.factor.size))
         for first in range(0, panel.n_rows, step):
-            spread = self.factor @ covariance[first : first + step]  # rows × d × r
-            deviation[first : first + step] = np.sqrt(
-                self.noise_variance + np.einsum("uja,ja->uj", spread, self.factor)
-            )
-        return _observed_as_they_are(panel, filled), _observed_as_they_are(panel, deviation, 0.0)
+            rows = np.arange(first, min(first + step, panel.n_rows))
+            (covariance,) = self._solve(panel.take_rows(rows), lambda q, covariance: (covariance,))
+            spread = np.einsum("uja,ja->uj", self.factor @ covariance, self.factor)
+            deviation[rows] = np.sqrt(self.noise_variance + spread)
+        deviation[observed_positions(panel)] = 0.0
+        return deviation
 
     def impute_at(self, panel: Panel, rows: Array, columns: Array) -> tuple[Array, Array]:
         """Predictions at positions and their standard deviations, whether or not they were observed."""
@@ -79,9 +84,11 @@ class BestLinearPredictor:
         return values, np.sqrt(self.noise_variance[columns] + variance)
 
     def _solve(self, panel: Panel, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
-        precision = 1 / self.noise_variance
-        return _centred_rows(panel, self.mean).rows(
-            lambda block: keep(*cpu.row_solve(block.indptr, block.columns, block.values, self.factor, precision))
+        values, precision = panel.values - self.mean[panel.columns], 1 / self.noise_variance
+        return _row_by_row(
+            panel,
+            self.factor.shape[1] ** 2,
+            lambda indptr: keep(*cpu.row_solve(indptr, panel.columns, values, self.factor, precision)),
         )
 
 
@@ -98,13 +105,17 @@ class LeastSquares:
 
     def coordinates(self, panel: Panel) -> Array:
         """q of every row."""
-        engine = _centred_rows(panel, None)
-        (q,) = engine.rows(lambda block: (cpu.least_squares(block.indptr, block.columns, block.values, self.basis),))
+        values = panel.values.astype(np.float64)
+        (q,) = _row_by_row(
+            panel, self.basis.size, lambda indptr: (cpu.least_squares(indptr, panel.columns, values, self.basis),)
+        )
         return q
 
     def impute(self, panel: Panel) -> Array:
         """Every row filled in; observed entries stay as they are."""
-        return _observed_as_they_are(panel, self.coordinates(panel) @ self.basis.T)
+        filled: Array = self.coordinates(panel) @ self.basis.T
+        filled[observed_positions(panel)] = panel.values
+        return filled
 
     def impute_at(self, panel: Panel, rows: Array, columns: Array) -> Array:
         """Predictions at positions, whether or not they were observed."""
@@ -127,14 +138,14 @@ def check_positions(panel: Panel, rows: Any, columns: Any) -> tuple[Array, Array
     return rows.astype(np.int64), columns.astype(np.int64)
 
 
-def _centred_rows(panel: Panel, mean: Array | None) -> LocalEngine:
-    values = panel.values.astype(np.float64)
-    if mean is not None:
-        values -= mean[panel.columns]
-    return LocalEngine(panel.indptr, panel.columns, values, panel.row_weights, panel.n_columns)
+def observed_positions(panel: Panel) -> tuple[Array, Array]:
+    """The row and the column of every entry."""
+    return np.repeat(np.arange(panel.n_rows), panel.row_counts), panel.columns
 
 
-def _observed_as_they_are(panel: Panel, filled: Array, value: float | None = None) -> Array:
-    rows = np.repeat(np.arange(panel.n_rows), panel.row_counts)
-    filled[rows, panel.columns] = panel.values if value is None else value
-    return filled
+def _row_by_row(panel: Panel, width: int, task: Callable[[Array], tuple[Array, ...]]) -> tuple[Array, ...]:
+    """What ``task`` returns for each row, in blocks of rows of which each takes ``width`` numbers on the way."""
+    rows_and_entries = panel.indptr + np.arange(panel.n_rows + 1)
+    blocks = cut(rows_and_entries, max(1, CHUNK // max(1, width)))
+    parts = in_order(lambda block: task(panel.indptr[block[0] : block[1] + 1]), blocks)
+    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))

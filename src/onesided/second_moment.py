@@ -101,6 +101,7 @@ class SecondMoment(LinearOperator):
         mean: Array | None = None,
         column_ids: Array | None = None,
         panel: Panel | None = None,
+        moments: PairMoments | None = None,
         kappa: float | None = None,
         output: Output = "low_rank",
     ) -> None:
@@ -108,6 +109,7 @@ class SecondMoment(LinearOperator):
         super().__init__(np.dtype(np.float64), (d, d))
         self.factor = factor if mean is None else np.column_stack([mean, factor])
         self.measured, self.panel, self.kappa, self.output = measured, panel, kappa, output
+        self._known_moments = moments
         self.column_ids = np.arange(d) if column_ids is None else column_ids
         if output != "low_rank" and panel is None:
             raise InputError(
@@ -135,17 +137,15 @@ class SecondMoment(LinearOperator):
     def _as(self, output: Output) -> SecondMoment:
         if output == self.output:
             return self
-        other = SecondMoment(
+        return SecondMoment(
             self.factor,
             self.measured,
             column_ids=self.column_ids,
             panel=self.panel,
+            moments=self._known_moments,
             kappa=self.kappa,
             output=output,
         )
-        if "_moments" in self.__dict__:
-            other.__dict__["_moments"] = self._moments
-        return other
 
     def __getitem__(self, ids: tuple[Any, Any]) -> Entry:
         if not isinstance(ids, tuple) or len(ids) != 2:
@@ -224,14 +224,10 @@ class SecondMoment(LinearOperator):
         )
 
     @cached_property
-    def _moments(self) -> PairMoments:
-        assert self.panel is not None
-        return PairMoments.from_panel(self.panel)
-
-    @cached_property
     def _correction(self) -> sp.csr_array:
         """What the output adds to the low-rank part, on Ω."""
-        moments = self._moments
+        assert self.panel is not None
+        moments = self._known_moments or PairMoments.from_panel(self.panel)
         i, j = moments.pairs()
         residual = hajek(moments) - np.einsum("ka,ka->k", self.factor[i], self.factor[j])
         kappa = np.where(i == j, 0.0, self._kappa)

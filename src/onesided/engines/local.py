@@ -117,7 +117,3 @@ class LocalEngine:
             for k, part in enumerate(result):
                 total[k] += part
         return tuple(part if part.ndim else float(part) for part in total)
-
-    def rows(self, task: Callable[[Block], tuple[Array, ...]]) -> tuple[Array, ...]:
-        """What ``task`` returns for each row, over all blocks."""
-        return tuple(np.concatenate(parts) for parts in zip(*in_order(task, self.blocks), strict=True))

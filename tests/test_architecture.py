@@ -27,6 +27,7 @@ ROOMS = [
     "second_moment",
     "imputation",
     "storage",
+    "estimator",
     "completion",
     "report",
     "cli",

@@ -341,3 +341,23 @@ def test_known_sampling_probability_sets_the_weight_of_the_diagonal(mixture):
     one = HajekGD(rank=3, step_size=50.0, random_state=0, p=1e-3).fit(panel)
     other = HajekGD(rank=3, step_size=50.0, random_state=0).fit(panel)
     assert relative_error(one.factor_ @ one.factor_.T, other.factor_ @ other.factor_.T) > 1e-3
+
+
+@pytest.mark.parametrize("value", [0.0, 5.0, 0.1, -1e60, 1e-60])
+@pytest.mark.parametrize("center", ["columns", "none"])
+@pytest.mark.parametrize("diagonal", ["free", "fit"])
+@pytest.mark.parametrize("ridge", [0.0, 1.0])
+def test_panels_without_variation_give_finite_answers(value, center, diagonal, ridge):
+    constant = np.where(random_panel(0).to_dense() > -np.inf, value, np.nan)
+    for seed in range(3):
+        model = OneSidedCompletion(rank=2, center=center, diagonal=diagonal, ridge=ridge, random_state=seed)
+        model.fit(constant)
+        assert model.solve_.succeeded
+        if center == "columns" or value == 0:
+            assert np.all(model.factor_ == 0)
+        strange = np.full((1, 12), np.nan)
+        strange[0, 0] = 100.0 * (value or 1.0)
+        filled, std = model.impute(strange, return_std=True)
+        assert np.isfinite(filled).all()
+        assert np.isfinite(std).all()
+        assert np.isfinite(model.score(constant))

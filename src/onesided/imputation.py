@@ -68,17 +68,14 @@ class BestLinearPredictor:
 
     def impute_at(self, panel: Panel, rows: Array, columns: Array) -> tuple[Array, Array]:
         """Predictions at positions and their standard deviations, whether or not they were observed."""
-        asked, back = np.unique(rows, return_inverse=True)
         values, variance = np.empty(len(rows)), np.empty(len(rows))
-        by_row = np.argsort(back, kind="stable")
+        by_row = np.argsort(rows, kind="stable")
         step = max(1, CHUNK // max(1, self.factor.shape[1] ** 2))
-        for first in range(0, len(asked), step):  # so that no more covariances are held than that
-            q, covariance = self._solve(
-                panel.take_rows(asked[first : first + step]), lambda q, covariance: (q, covariance)
-            )
-            edges = np.searchsorted(back, [first, first + step], sorter=by_row)
-            here = by_row[edges[0] : edges[1]]
-            u, x = back[here] - first, self.factor[columns[here]]
+        for first in range(0, len(rows), step):  # so that no more covariances are held than that
+            here = by_row[first : first + step]
+            asked, u = np.unique(rows[here], return_inverse=True)
+            q, covariance = self._solve(panel.take_rows(asked), lambda q, covariance: (q, covariance))
+            x = self.factor[columns[here]]
             values[here] = self.mean[columns[here]] + np.einsum("ka,ka->k", q[u], x)
             variance[here] = np.einsum("ka,ka->k", np.einsum("ka,kab->kb", x, covariance[u]), x)
         return values, np.sqrt(self.noise_variance[columns] + variance)

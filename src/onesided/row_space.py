@@ -19,6 +19,7 @@ from onesided.solvers.spectral import spectral_start
 Array = npt.NDArray[Any]
 Center = Literal["none", "columns"]
 
+SMALLEST_NOISE = 1e-150  # for a panel of zeros, which has no unit: its inverse times any value is still finite
 NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust single entries too far
 
 
@@ -101,7 +102,8 @@ def noise_variance(panel: Panel, mean: Array, factor: Array) -> Array:
     weights = np.repeat(panel.row_weights, panel.row_counts)
     residuals = panel.values - mean[panel.columns]
     total = float(weights @ residuals**2) / float(weights.sum())
-    floor = max(NOISE_FLOOR * total, float(np.finfo(np.float64).tiny))
+    rounding = 1e-8 * float(np.max(np.abs(panel.values)))
+    floor = max(NOISE_FLOOR * total, rounding**2, SMALLEST_NOISE)
     norms = np.sum(factor**2, axis=1)
     placed = norms[panel.columns] > 0
     left = total

@@ -1,8 +1,8 @@
 """Panels, moments and models on disk: one file each.
 
-A file is an uncompressed ZIP archive of ``header.json`` (kind, format version, settings), ``arrays.safetensors``
-and one Parquet file per list of ids. It is written beside its final name and then renamed, so a file with that
-name is always whole. Nothing in it is executed when it is read.
+A file is an uncompressed ZIP archive of ``header.json`` (kind, format version, settings, and what else is there),
+``arrays.safetensors`` and one Parquet file per list of ids. It is written beside its final name and then renamed,
+so a file with that name is always whole. Nothing in it is executed when it is read.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ Array = npt.NDArray[Any]
 
 FORMAT_VERSION = 1
 HEADER, ARRAYS = "header.json", "arrays.safetensors"
+KINDS = {"panel": "a panel", "moments": "pair moments", "model": "a model"}
 
 
 @dataclass
@@ -97,21 +98,38 @@ def load_moments(path: str | os.PathLike[str]) -> PairMoments:
 @contextmanager
 def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary path in the same folder, renamed to ``path`` on success and removed otherwise."""
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    temporary = Path(name)
+    temporary = _temporary_beside(Path(path))
     try:
         yield temporary
-        with open(temporary, "rb") as finished:
+        with open(temporary, "r+b") as finished:
             os.fsync(finished.fileno())
         os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes files private
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def check_output(path: str | os.PathLike[str], endings: tuple[str, ...] = ()) -> None:
+    """Refuse a path that could not be written, or has none of the endings, before any work is done for it."""
+    path = Path(path)
+    if endings and path.suffix.lower() not in endings:
+        listed = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        raise InputError(f"cannot tell the format of {path} from its name; name it {listed}")
+    _temporary_beside(path).unlink()
+
+
+def _temporary_beside(path: Path) -> Path:
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
+    if path.exists() and not path.is_file():  # renaming would replace a device such as /dev/null
+        raise InputError(f"cannot write {path}: it is not a regular file")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+    os.close(handle)
+    return Path(name)
 
 
 def write(archive: Archive, path: str | os.PathLike[str]) -> None:
@@ -125,9 +143,11 @@ def write(archive: Archive, path: str | os.PathLike[str]) -> None:
         "version": FORMAT_VERSION,
         "kind": archive.kind,
         "settings": archive.settings,
+        "arrays": sorted(archive.arrays),
+        "ids": sorted(archive.ids),
     }
     with written_beside(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as file:
-        file.writestr(HEADER, json.dumps(header, indent=1))
+        file.writestr(HEADER, json.dumps(header, indent=1, default=_plain))
         with file.open(ARRAYS, "w", force_zip64=True) as member:
             member.write(save({name: np.ascontiguousarray(one) for name, one in archive.arrays.items()}))
         for name, ids in archive.ids.items():
@@ -148,18 +168,19 @@ def read(path: str | os.PathLike[str], kind: str) -> Archive:
         with zipfile.ZipFile(path) as file:
             header = _header(path, file, kind)
             arrays = load(file.read(ARRAYS))
+            if sorted(arrays) != header["arrays"]:
+                raise InputError(f"{path} is damaged: its arrays are not those that its header lists")
             ids = {
-                Path(name).stem: pq.read_table(pa.BufferReader(file.read(name)))["id"].to_numpy()
-                for name in file.namelist()
-                if name.endswith(".parquet")
+                name: pq.read_table(pa.BufferReader(file.read(f"{name}.parquet")))["id"].to_numpy()
+                for name in header["ids"]
             }
+            return Archive(kind, header["settings"], arrays, ids)
     except InputError:
         raise
     except zipfile.BadZipFile as error:
-        raise InputError(f"{path} is not a onesided file, or was cut short: {error}") from error
+        raise InputError(f"{path} is not a onesided file, or is damaged or cut short: {error}") from error
     except Exception as error:  # whatever the readers of damaged members raise
-        raise InputError(f"{path} is damaged and cannot be read: {error}") from error
-    return Archive(kind, header["settings"], arrays, ids)
+        raise InputError(f"{path} is damaged and cannot be read ({type(error).__name__}: {error})") from error
 
 
 def _header(path: Path, file: zipfile.ZipFile, kind: str) -> dict[str, Any]:
@@ -171,8 +192,14 @@ def _header(path: Path, file: zipfile.ZipFile, kind: str) -> dict[str, Any]:
             f"{path} has format version {header['version']}; this release reads up to {FORMAT_VERSION}: upgrade"
         )
     if header["kind"] != kind:
-        raise InputError(f"{path} holds a {header['kind']}; expected a {kind}")
+        raise InputError(f"{path} holds {KINDS[header['kind']]}; expected {KINDS[kind]}")
     return header
+
+
+def _plain(one: Any) -> Any:
+    if isinstance(one, np.generic):  # a parameter chosen from an array
+        return one.item()
+    raise InputError(f"cannot save {one!r}: settings are numbers, texts and lists of them")
 
 
 def _umask() -> int:

@@ -330,7 +330,9 @@ def _explain(path: Path, names: list[str], failure: str) -> str:
     if "Empty CSV" in failure:
         return f"{path} holds no entries"
     if "invalid UTF8" in failure:
-        return f"{where} is not UTF-8; convert it, for example with: iconv -f latin1 -t utf8 {path.name}"
+        unpack = {".gz": f"gzip -dc {path.name} | ", ".xz": f"xz -dc {path.name} | "}.get(path.suffix.lower(), "")
+        convert = f"{unpack}iconv -f latin1 -t utf8" + ("" if unpack else f" {path.name}")
+        return f"{where} is not UTF-8; convert it, for example with: {convert} > utf8.txt"
     if "straddl" in failure:
         return f"{path} has a line of more than {_BLOCK_BYTES} bytes, or a quote that is not closed"
     return f"{path} cannot be read as a table with one entry per line: {failure}"

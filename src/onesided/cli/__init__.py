@@ -5,6 +5,7 @@ Results go to stdout, progress to stderr. Bad input ends with exit code 2 and a 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -18,7 +19,17 @@ from onesided.errors import InputError
 
 
 class _Refusal(click.ClickException):
+    """A message of the library, with its keywords as the options of the same names."""
+
     exit_code = 2
+
+    def __init__(self, error: InputError) -> None:
+        super().__init__(re.sub(r'(?<= )([a-z_]+)=((?:(?:, | or )?"\w+")+|$)', _as_option, str(error)))
+
+
+def _as_option(keyword: re.Match[str]) -> str:
+    option, choices = keyword[1].replace("_", "-"), keyword[2].replace('"', "")
+    return f"--{option} {choices or 'NAME'}"
 
 
 class _Group(click.Group):
@@ -26,7 +37,7 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except InputError as error:
-            raise _Refusal(str(error)) from error
+            raise _Refusal(error) from error
         except OSError as error:
             raise click.ClickException(str(error)) from error
 
@@ -34,9 +45,16 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="onesided")
 def main() -> None:
-    """Panels so sparse that no row can be completed: recover the row space first, then impute.
+    """Recover what rows have in common when no row can be completed, and fill in what can be filled in.
 
-    A panel is a table with one line per observed entry: a row id, a column id and a value (who, what, how much).
+    A panel is a large matrix of which little was observed. It comes as a table with one line per observed entry:
+    a row id, a column id and a value (who, what, how much). Its row space is the few directions, combinations of
+    columns, along which its rows differ.
+
+    \b
+    Example:
+        onesided fit ratings.csv -o movies.onesided
+        onesided impute movies.onesided new-rows.csv -o filled.csv
     """
 
 

@@ -24,22 +24,26 @@ def table_options(command: Command) -> Command:
     """How the columns of a long table are named and its oddities treated."""
     for option in reversed(
         (
-            click.option("--row", metavar="NAME", help="Column of row ids; recognised by name if not given."),
-            click.option("--column", metavar="NAME", help="Column of column ids; likewise."),
-            click.option("--value", metavar="NAME", help="Column of values; likewise."),
+            click.option(
+                "--row",
+                metavar="NAME",
+                help="The table's column of row ids. If not given, it is recognised by a usual name (user, ...).",
+            ),
+            click.option("--column", metavar="NAME", help="Its column of column ids; likewise (item, movie_id, ...)."),
+            click.option("--value", metavar="NAME", help="Its column of values; likewise (rating, score, ...)."),
             click.option(
                 "--duplicates",
                 type=click.Choice(["refuse", "mean", "sum", "last"]),
                 default="refuse",
                 show_default=True,
-                help="What to do when a (row, column) pair appears twice.",
+                help="When a (row, column) pair appears more than once: refuse the table, or merge its values.",
             ),
             click.option(
                 "--non-finite",
                 type=click.Choice(["refuse", "drop"]),
                 default="refuse",
                 show_default=True,
-                help="What to do with missing, NaN or infinite values.",
+                help="When a value is missing, NaN or infinite: refuse the table, or drop the entry.",
             ),
         )
     ):
@@ -47,7 +51,7 @@ def table_options(command: Command) -> Command:
     return command
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 
 
 def read_panel(

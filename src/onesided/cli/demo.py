@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from onesided.cli.console import json_option, print_result
+from onesided.cli.console import json_option, passes, print_result
 
 
 @click.command()
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False),
+    type=click.Path(),
     default="onesided-demo.png",
     show_default=True,
-    help="Where to draw the picture.",
+    help="Where to draw the picture: .png, .svg or .pdf.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which pixels are kept.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the choice of pixels.")
 @json_option
 def demo(output: str, seed: int, as_json: bool) -> None:
-    """Keep 8 random pixels of each of 1,797 handwritten digits and recover the rest.
+    """Recover handwritten digits from 8 pixels each.
 
-    No digit is ever seen whole. The principal components come out all the same, and with them the images.
+    Of 1,797 images of 64 pixels, 8 random pixels of each are kept. No image is ever seen whole. The principal
+    components come out all the same, and with them an estimate of each image, with its uncertainty.
     """
-    from onesided.report.digits import draw, recover_digits
+    from onesided.report.digits import PICTURES, draw, recover_digits
+    from onesided.storage import check_output
 
-    recovery = recover_digits(rng=seed)
-    result: dict[str, Any] = recovery.summary()
-    if draw(recovery, output):
-        result["picture"] = output
-    else:
-        result["picture"] = "not drawn: pip install 'onesided[report]'"
-    print_result(result, as_json)
+    check_output(output, PICTURES)
+    with passes("Recovering") as progress:
+        recovery = recover_digits(rng=seed, progress=progress)
+    drawn = draw(recovery, output)
+    if not drawn:
+        click.echo("The picture needs matplotlib: pip install 'onesided[report]'", err=True)
+    print_result(recovery.summary() | {"picture": output if drawn else None}, as_json)

@@ -14,8 +14,13 @@ EXTRAS = {"matplotlib": "report"}
 
 @click.command()
 @json_option
-def doctor(as_json: bool) -> None:
-    """Report versions, threads and optional parts, and check the compiled kernels against the reference."""
+@click.pass_context
+def doctor(ctx: click.Context, as_json: bool) -> None:
+    """Report what is installed and whether it works.
+
+    Versions, threads and optional parts; the compiled kernels are run and compared with a plain reference. Exit
+    code 1 if they do not work.
+    """
     import platform
     from importlib.metadata import PackageNotFoundError, version
 
@@ -28,18 +33,23 @@ def doctor(as_json: bool) -> None:
         "platform": platform.platform(),
         "threads": thread_count(),
     }
-    for name in LIBRARIES:
-        result[name] = version(name)
-    for name, extra in EXTRAS.items():
+    for name in (*LIBRARIES, *EXTRAS):
         try:
             result[name] = version(name)
         except PackageNotFoundError:
-            result[name] = f"not installed; pip install 'onesided[{extra}]'"
-    result["kernels"] = _kernels()
+            package = f"'onesided[{EXTRAS[name]}]'" if name in EXTRAS else name
+            result[name] = f"not installed; pip install {package}"
+    try:
+        works = _kernels_agree()
+        result["kernels"] = "compiled and correct" if works else "WRONG: they differ from the reference; please report"
+    except Exception as error:  # a broken installation is what this command is for
+        works = False
+        result["kernels"] = f"BROKEN: {type(error).__name__}: {error}"
     print_result(result, as_json)
+    ctx.exit(0 if works else 1)
 
 
-def _kernels() -> str:
+def _kernels_agree() -> bool:
     """Whether the compiled row pass computes what the reference says."""
     import numpy as np
 
@@ -55,5 +65,4 @@ def _kernels() -> str:
     )
     loss, gradient = cpu.row_pass(*arguments)
     expected, expected_gradient = reference.row_pass(*arguments)
-    agree = np.allclose(loss, expected) and np.allclose(gradient, expected_gradient)
-    return "compiled and correct" if agree else "WRONG: compiled and reference results differ; please report this"
+    return bool(np.allclose(loss, expected) and np.allclose(gradient, expected_gradient))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onesided.cli.console import EXISTING_FILE, bar, json_option, print_result, read_panel, table_options
-from onesided.errors import InputError, counted
+from onesided.errors import InputError, counted, shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,24 +16,29 @@ if TYPE_CHECKING:
     from onesided.completion import OneSidedCompletion
     from onesided.panel import Panel
 
+Part = tuple["np.ndarray[Any, Any]", ...]  # row ids, column ids, values, standard deviations
+
 CHUNK = 1 << 20  # values written at a time
+ENDINGS = (".csv", ".tsv", ".parquet")
 
 
 @click.command()
 @click.argument("model", type=EXISTING_FILE)
 @click.argument("table", type=EXISTING_FILE)
+@click.option("-o", "--output", required=True, type=click.Path(), help="Where to write: .csv, .tsv or .parquet.")
 @click.option(
-    "-o", "--output", required=True, type=click.Path(dir_okay=False), help="Where to write: .csv, .tsv or .parquet."
-)
-@click.option(
-    "--at", "positions", type=EXISTING_FILE, help="Impute only at the (row, column) pairs that this table lists."
+    "--at",
+    "positions",
+    type=EXISTING_FILE,
+    help="Impute only at the (row, column) pairs that this table lists. Its columns are named as those of TABLE; "
+    "values, if it has any, are ignored.",
 )
 @click.option(
     "--unknown",
     type=click.Choice(["refuse", "drop"]),
     default="refuse",
     show_default=True,
-    help="What to do with columns that the model does not know.",
+    help="When a column is not in the model, or a row of --at not in TABLE: refuse the table, or drop its entries.",
 )
 @table_options
 @json_option
@@ -42,39 +47,52 @@ def impute(
 ) -> None:
     """Fill in the rows of TABLE with a fitted MODEL.
 
-    TABLE holds what was observed of each row; rows need not be among those the model was fitted on. OUT has one
-    line per row and column: the value and its predictive standard deviation, zero where the value was observed.
-    With --at, only the pairs asked for, all of them predicted.
+    TABLE holds what was observed of each row, in any format that "onesided fit" reads; rows need not be among
+    those the model was fitted on. The output has one line for every row of TABLE and every column of the model:
+    the value and its predictive standard deviation. Observed values stay as they are, with deviation zero.
+    With --at, it has the pairs asked for, and all of them are predicted.
 
     \b
     Example:
-        onesided impute movies.onesided new-users.csv -o filled.parquet
+        onesided impute movies.onesided new-rows.csv -o filled.parquet
         onesided impute movies.onesided ratings.csv --at wanted.csv -o predictions.csv
     """
     from onesided.completion import OneSidedCompletion
+    from onesided.storage import check_output
 
+    check_output(output, ENDINGS)
     fitted = OneSidedCompletion.load(model)
     panel = read_panel(table, **reading)
-    if fitted.column_ids_.dtype != panel.column_ids.dtype:
-        kinds = {"O": "text"}
-        raise InputError(
-            f"the model's column ids are {kinds.get(fitted.column_ids_.dtype.kind, 'integers')}, "
-            f"those of {table} are {kinds.get(panel.column_ids.dtype.kind, 'integers')}: they cannot be matched"
-        )
-    aligned = panel.align_columns(fitted.column_ids_, unknown=unknown)
+    aligned = _align(panel, fitted.column_ids_, unknown)
+    result = {"output": output, "rows": aligned.n_rows, "entries_dropped": panel.n_entries - aligned.n_entries}
     if positions is None:
         lines, parts = aligned.n_rows * aligned.n_columns, _all(fitted, aligned)
     else:
-        rows, columns = _positions(positions, aligned, unknown, reading["row"], reading["column"])
+        rows, columns, dropped = _positions(positions, aligned, unknown, reading["row"], reading["column"])
         lines, parts = len(rows), _at(fitted, aligned, rows, columns)
-    _write(output, lines, parts)
-    print_result(
-        {"output": output, "rows": aligned.n_rows, "values": lines, "dropped": panel.n_entries - aligned.n_entries},
-        as_json,
-    )
+        result["pairs_dropped"] = dropped
+    _write(output, aligned, lines, parts)
+    print_result(result | {"values": lines}, as_json)
 
 
-Part = tuple["np.ndarray[Any, Any]", ...]  # row ids, column ids, values, standard deviations
+def _align(panel: Panel, column_ids: Any, unknown: Any) -> Panel:
+    """The panel over the model's columns, with the model's ids."""
+    from onesided.panel import Panel
+
+    known, given = _comparable(column_ids, panel.column_ids)
+    entries = (panel.indptr, panel.columns, panel.values, panel.n_columns)
+    panel = Panel(*entries, row_ids=panel.row_ids, column_ids=given).align_columns(known, unknown=unknown)
+    return Panel(panel.indptr, panel.columns, panel.values, len(known), row_ids=panel.row_ids, column_ids=column_ids)
+
+
+def _comparable(known: Any, given: Any) -> tuple[Any, Any]:
+    """Two arrays of ids, as text if either is: ids of a file are text as soon as one of them is not an integer."""
+    import numpy as np
+
+    if (known.dtype.kind == "O") == (given.dtype.kind == "O"):
+        return known, given
+    as_text = [np.array([str(one) for one in ids.tolist()], dtype=object) for ids in (known, given)]
+    return as_text[0], as_text[1]
 
 
 def _all(model: OneSidedCompletion, panel: Panel) -> Iterator[Part]:
@@ -95,30 +113,36 @@ def _at(model: OneSidedCompletion, panel: Panel, rows: Any, columns: Any) -> Ite
         yield panel.row_ids[rows[here]], panel.column_ids[columns[here]], values, deviations
 
 
-def _positions(path: str, panel: Panel, unknown: str, row: str | None, column: str | None) -> tuple[Any, Any]:
+def _positions(path: str, panel: Panel, unknown: str, row: str | None, column: str | None) -> tuple[Any, Any, int]:
+    """Row and column positions of the pairs that a table lists, and how many pairs were left out."""
     import numpy as np
 
-    from onesided.ids import find_ids
+    from onesided.ids import encode_ids, find_ids
     from onesided.tables import open_table
 
     table = open_table(path, row=row, column=column, values=False)
     wanted = table.reader.read_all()
-    row_ids, column_ids = (wanted[name].to_numpy(zero_copy_only=False) for name in (table.row, table.column))
-    rows, row_known = find_ids(panel.row_ids, row_ids)
-    columns, column_known = find_ids(panel.column_ids, column_ids)
-    known = row_known & column_known
-    if not known.all():
-        if unknown == "refuse":
-            first = int(np.flatnonzero(~known)[0])
-            raise InputError(
-                f"{path} lists {counted(int((~known).sum()), 'pair')} whose row is not in the table or whose column "
-                f"is not in the model, first {row_ids[first]!r}, {column_ids[first]!r}; --unknown drop leaves them out"
-            )
-        click.echo(f"{counted(int((~known).sum()), 'unknown pair')} left out", err=True)
-    return rows[known], columns[known]
+    pairs, places = [], []
+    for name, known in ((table.row, panel.row_ids), (table.column, panel.column_ids)):
+        ids, codes, _ = encode_ids(wanted[name], name)
+        assert ids is not None
+        pairs.append((ids, codes))
+        places.append(find_ids(*_comparable(known, ids))[0][codes])
+    rows, columns = places
+    found = (rows >= 0) & (columns >= 0)
+    strangers = np.flatnonzero(~found)
+    if len(strangers) and unknown == "refuse":
+        first_row, first_column = (shown(ids[codes[strangers[0]]]) for ids, codes in pairs)
+        raise InputError(
+            f"{path} lists {counted(len(strangers), 'pair')} whose row is not in the table or whose column is not in "
+            f"the model, first row {first_row}, column {first_column}; pass --unknown drop to leave them out"
+        )
+    if len(strangers) == len(found):
+        raise InputError(f"there is nothing to impute: no pair of {path} is known")
+    return rows[found], columns[found], len(strangers)
 
 
-def _write(path: str, lines: int, parts: Iterator[Part]) -> None:
+def _write(path: str, panel: Panel, lines: int, parts: Iterator[Part]) -> None:
     """Streamed beside the final name, then renamed."""
     import pyarrow as pa
     import pyarrow.csv
@@ -126,27 +150,21 @@ def _write(path: str, lines: int, parts: Iterator[Part]) -> None:
 
     from onesided.storage import written_beside
 
-    ending = path.rsplit(".", 1)[-1].lower()
-    if ending not in ("csv", "tsv", "parquet"):
-        raise InputError(f"cannot tell the format of {path}; name it .csv, .tsv or .parquet")
-    names, done = ("row", "column", "value", "standard_deviation"), 0
-    writer = None
+    kinds = [
+        pa.string() if ids.dtype.kind == "O" else pa.from_numpy_dtype(ids.dtype)
+        for ids in (panel.row_ids, panel.column_ids)
+    ]
+    names = ("row", "column", "value", "standard_deviation")
+    schema = pa.schema(list(zip(names, (*kinds, pa.float64(), pa.float64()), strict=True)))
     with written_beside(path) as temporary, bar("Imputing") as report:
-        try:
+        if path.lower().endswith(".parquet"):
+            writer = pa.parquet.ParquetWriter(temporary, schema)
+        else:
+            options = pa.csv.WriteOptions(delimiter="," if path.lower().endswith(".csv") else "\t")
+            writer = pa.csv.CSVWriter(temporary, schema, write_options=options)
+        done = 0
+        with writer:
             for part in parts:
-                batch = pa.table(dict(zip(names, map(pa.array, part), strict=True)))
-                if writer is None:
-                    if ending == "parquet":
-                        writer = pa.parquet.ParquetWriter(temporary, batch.schema)
-                    else:
-                        separator = "," if ending == "csv" else "\t"
-                        options = pa.csv.WriteOptions(delimiter=separator)
-                        writer = pa.csv.CSVWriter(temporary, batch.schema, write_options=options)
-                writer.write_table(batch)
-                done += batch.num_rows
+                writer.write_table(pa.table(list(part), schema=schema))
+                done += len(part[0])
                 report(done, lines)
-        finally:
-            if writer is not None:
-                writer.close()
-        if writer is None:
-            raise InputError("there is nothing to impute: no pair is left")

@@ -65,9 +65,7 @@ class RowObjective:
     ) -> None:
         check_choice("diagonal", diagonal, ("fit", "free"))
         weights = panel.row_weights if weights is None else weights
-        values = panel.values if center is None else panel.values - center[panel.columns].astype(panel.values.dtype)
-        self.scale = _root_mean_square(values)
-        values = values / values.dtype.type(self.scale)
+        self.scale, values = _standardised(panel, center)
         entry_weights = np.repeat(weights, panel.row_counts)
         self.n_columns, self.diagonal = panel.n_columns, diagonal
         self.counts = np.bincount(panel.columns, entry_weights, minlength=panel.n_columns)
@@ -175,9 +173,16 @@ class _Products:
         return cls(total, mean_square, float(noise))
 
 
-def _root_mean_square(values: Array) -> float:
-    """Without overflow or underflow on the way; one for a panel of zeros."""
-    largest = float(np.max(np.abs(values), initial=0.0))
-    if largest == 0.0:
-        return 1.0
-    return largest * float(np.sqrt(np.mean((values / largest) ** 2, dtype=np.float64)))
+def _standardised(panel: Panel, center: Array | None) -> tuple[float, Array]:
+    """The root mean square of the centred values, and the values in that unit.
+
+    Centring a panel without variation leaves only rounding errors, which are not to be fitted: they are zero.
+    """
+    dtype = panel.values.dtype
+    values = panel.values if center is None else panel.values - center[panel.columns].astype(dtype)
+    size, left = (float(np.max(np.abs(one), initial=0.0)) for one in (panel.values, values))
+    if left <= 10 * np.finfo(dtype).eps * size:
+        return 1.0, np.zeros_like(values)
+    # Divided by the largest first, so that no square can overflow or vanish.
+    scale = left * float(np.sqrt(np.mean((values / dtype.type(left)) ** 2, dtype=np.float64)))
+    return scale, values / dtype.type(scale)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,16 @@ import numpy.typing as npt
 
 from onesided.completion import OneSidedCompletion
 from onesided.panel import Panel
+from onesided.solvers.result import Progress
+from onesided.storage import written_beside
 
 Array = npt.NDArray[Any]
 
 SIDE = 8
 PIXELS_SHOWN = 8
 RANK = 10
-COMPONENTS_DRAWN = 5
+COMPONENTS_DRAWN = RANK  # one below each of the ten digits
+PICTURES = (".png", ".svg", ".pdf")
 NORMAL_90 = 1.6449  # half-width of a 90% normal interval, in standard deviations
 
 
@@ -61,7 +65,7 @@ class DigitRecovery:
         return np.linalg.svd(centred, full_matrices=False)[2][:COMPONENTS_DRAWN]
 
 
-def recover_digits(rng: int | np.random.Generator = 0) -> DigitRecovery:
+def recover_digits(rng: int | np.random.Generator = 0, progress: Progress | None = None) -> DigitRecovery:
     """Keep eight random pixels of each digit, fit, and fill the images in."""
     from sklearn.datasets import load_digits
 
@@ -70,29 +74,31 @@ def recover_digits(rng: int | np.random.Generator = 0) -> DigitRecovery:
     images = digits.data
     shown = np.argsort(rng.random(images.shape), axis=1) < PIXELS_SHOWN
     panel = Panel.from_dense(np.where(shown, images, np.nan))
-    model = OneSidedCompletion(rank=RANK, random_state=0).fit(panel)
+    model = OneSidedCompletion(rank=RANK, random_state=0).fit(panel, progress=progress)
     imputed, deviation = model.impute(panel, return_std=True)
     return DigitRecovery(images, digits.target, shown, imputed, deviation, model.mean_, model)
 
 
 def draw(recovery: DigitRecovery, path: str | os.PathLike[str]) -> bool:
-    """Draw the picture to ``path``; False, and nothing drawn, where matplotlib is not installed."""
+    """Draw the picture to ``path``, named as one of ``PICTURES``; False where matplotlib is not installed."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         return False
 
-    figure = Figure(figsize=(9.6, 6.4), dpi=120, facecolor="white", layout="constrained")
+    figure = Figure(figsize=(9.6, 5.3), dpi=120, facecolor="white")
     FigureCanvasAgg(figure)
-    halves: Any = figure.subfigures(2, 1, height_ratios=[4, 2.3])
-    _draw_images(halves[0], recovery)
-    _draw_components(halves[1], recovery)
-    figure.savefig(path)
+    margins = {"left": 0.15, "right": 0.995, "top": 0.99, "bottom": 0.045, "wspace": 0.12, "hspace": 0.12}
+    grid: Any = figure.subplots(6, COMPONENTS_DRAWN, gridspec_kw=margins)
+    _draw_images(grid[:4], recovery)
+    _draw_components(grid[4:], recovery)
+    with written_beside(path) as temporary:
+        figure.savefig(temporary, format=Path(path).suffix[1:].lower())
     return True
 
 
-def _draw_images(figure: Any, recovery: DigitRecovery) -> None:
+def _draw_images(grid: Any, recovery: DigitRecovery) -> None:
     chosen = [int(np.flatnonzero(recovery.labels == digit)[3]) for digit in range(10)]
     rows = [
         (f"{PIXELS_SHOWN} pixels shown", np.where(recovery.shown, recovery.images, np.nan)),
@@ -100,25 +106,27 @@ def _draw_images(figure: Any, recovery: DigitRecovery) -> None:
         ("recovered", recovery.imputed),
         ("column means", np.where(recovery.shown, recovery.images, recovery.means)),
     ]
-    grid = figure.subplots(len(rows), len(chosen))
     for axes, (title, images) in zip(grid, rows, strict=True):
         for axis, k in zip(axes, chosen, strict=True):
             _pixels(axis, images[k], "gray_r", 0, 16)
-        axes[0].set_ylabel(title, rotation=0, ha="right", va="center", fontsize=11)
+        _name_row(axes, title)
 
 
-def _draw_components(figure: Any, recovery: DigitRecovery) -> None:
+def _draw_components(grid: Any, recovery: DigitRecovery) -> None:
     truth = recovery.true_components()
     # Components of nearly equal strength mix: turn the recovered ones onto the true ones within their span.
     overlap = truth @ recovery.model.components_.T
-    rows = [("true components", truth), ("recovered from\n8 pixels", overlap @ recovery.model.components_)]
-    grid = figure.subplots(2, COMPONENTS_DRAWN)
+    rows = [("true components", truth), ("recovered", overlap @ recovery.model.components_)]
     for axes, (title, components) in zip(grid, rows, strict=True):
         for k, axis in enumerate(axes):
             _pixels(axis, components[k] / np.linalg.norm(components[k]), "RdBu_r", -0.35, 0.35)
-        axes[0].set_ylabel(title, rotation=0, ha="right", va="center", fontsize=11)
+        _name_row(axes, title)
     for axis, cosine in zip(grid[1], np.linalg.norm(overlap, axis=1), strict=True):
-        axis.set_xlabel(f"cosine {cosine:.2f} with the\nrecovered row space", fontsize=8)
+        axis.set_xlabel(f"cosine {cosine:.2f}", fontsize=8)
+
+
+def _name_row(axes: Any, title: str) -> None:
+    axes[0].set_ylabel(title, rotation=0, ha="right", va="center", fontsize=11)
 
 
 def _pixels(axis: Any, image: Array, colours: str, lowest: float, highest: float) -> None:

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import numpy.typing as npt
 
+from onesided.errors import counted
+
 Array = npt.NDArray[Any]
 Status = Literal["converged", "completed", "limit", "stalled", "diverged"]
 ValueAndGradient = Callable[[Array], tuple[float, Array]]
@@ -44,5 +46,5 @@ class SolveResult:
     @property
     def message(self) -> str:
         """The status in words, with its remedy."""
-        reason = f"{self.status} after {self.passes} passes: {REMEDIES[self.status]}"
+        reason = f"{self.status} after {counted(self.passes, 'pass', 'passes')}: {REMEDIES[self.status]}"
         return f"{reason} ({self.detail})" if self.detail else reason

@@ -53,8 +53,8 @@ def spectral_start(objective: RowObjective, rank: int, rng: np.random.Generator)
     loss, gradient = objective.value_and_gradient(X)
     quartic = (float(np.vdot(gradient, X)) - 2 * loss) / 2
     quadratic = quartic - loss
-    if quartic > 0:
-        X *= np.sqrt(max(quadratic, 0.0) / (2 * quartic))
+    if quartic > 0:  # a gain lost in rounding is none: then zero is the best length
+        X *= np.sqrt(quadratic / (2 * quartic)) if quadratic > objective.resolution * quartic else 0.0
     return X
 
 

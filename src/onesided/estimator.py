@@ -1,0 +1,171 @@
+"""What both estimators share: reading input, scoring, and the way to and from disk."""
+
+from __future__ import annotations
+
+import os
+from numbers import Integral
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from onesided.errors import InputError
+from onesided.moments import PairMoments
+from onesided.objective.rows import RowObjective
+from onesided.panel import Panel, as_panel
+from onesided.second_moment import Measured, Output, SecondMoment
+from onesided.solvers.result import SolveResult
+from onesided.storage import Archive, read, write
+
+Array = npt.NDArray[Any]
+Unknown = Literal["refuse", "drop"]
+
+
+class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """A scikit-learn transformer with a second moment; subclasses fit it and predict rows."""
+
+    random_state: Any
+    second_moment_: SecondMoment
+    factor_: Array
+    mean_: Array
+    components_: Array
+    eigenvalues_: Array
+    solve_: SolveResult
+
+    def _read_for_fit(self, X: Any) -> Panel:
+        panel = self._read(X, reset=True)
+        self.column_ids_ = panel.column_ids
+        self._has_ids = panel.has_column_ids
+        return panel
+
+    def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> Panel:
+        check_is_fitted(self)
+        panel = self._read(X, reset=False)
+        if panel.has_column_ids and self._has_ids:
+            return panel.align_columns(self.column_ids_, unknown=unknown)
+        if panel.n_columns != len(self.column_ids_):
+            raise InputError(
+                f"the rows have {panel.n_columns} columns without ids, but the model has {len(self.column_ids_)}"
+            )
+        return panel
+
+    def _read(self, X: Any, *, reset: bool) -> Panel:
+        if isinstance(X, Panel):
+            if reset:
+                self.n_features_in_ = X.n_columns
+            return X
+        if hasattr(X, "tocoo"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return as_panel(X)
+        values = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
+        panel = Panel.from_dense(values)
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            return panel
+        return Panel(panel.indptr, panel.columns, panel.values, panel.n_columns, column_ids=names)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The held-out row score: minus the mean squared error of predicted products of two entries.
+
+        Over all pairs i ≠ j of entries of the same row of X, the mean of (T_ij − v_i v_j)² with T the low-rank
+        output, rows weighed by their weights. Larger is better; models can be compared on the same rows.
+        """
+        panel = self._read_for_use(X)
+        objective = RowObjective(panel, diagonal="free")
+        return -objective.mean_squared_pair_error(self.second_moment_.low_rank.factor)
+
+    def _set_row_space(
+        self, factor: Array, measured: Measured, panel: Panel | None, moments: PairMoments | None = None
+    ) -> None:
+        blend = getattr(self, "blend", None)
+        output: Output = "low_rank" if blend is None or panel is None else "blend"
+        self.factor_, self.measured_ = factor, measured
+        self.second_moment_ = SecondMoment(
+            factor,
+            measured,
+            mean=self.mean_ if np.any(self.mean_) else None,
+            column_ids=self.column_ids_,
+            panel=panel,
+            moments=moments,
+            kappa=blend,
+            output=output,
+        )
+
+    def save(self, path: str | os.PathLike[str], *, panel: bool = True) -> None:
+        """Write the fitted model to one file.
+
+        With ``panel=False`` the observed entries and the row ids stay behind: the file is small, and of T only the
+        low-rank part and the measured diagonal remain. That is not anonymous: a column seen once has its value as
+        its mean.
+        """
+        check_is_fitted(self)
+        parameters = self.get_params()
+        seed = parameters["random_state"]  # a generator's state is not part of the model
+        parameters["random_state"] = int(seed) if isinstance(seed, Integral) else None
+        settings = {
+            "estimator": type(self).__name__,
+            "parameters": parameters,
+            "solve": {name: getattr(self.solve_, name) for name in ("status", "history", "passes", "detail")},
+            "names": bool(hasattr(self, "feature_names_in_")),
+        }
+        arrays = {name: getattr(self, f"{name}_") for name in self._saved_arrays}
+        arrays |= {f"measured.{name}": getattr(self.measured_, name) for name in ("diagonal", "counts", "supported")}
+        archive = Archive("model", settings, arrays, {"columns": self.column_ids_} if self._has_ids else {})
+        if panel and self.second_moment_.panel is not None:
+            archive.add_panel(self.second_moment_.panel)
+        write(archive, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a fitted model back."""
+        archive = read(path, "model")
+        if archive.settings.get("estimator") != cls.__name__:
+            raise InputError(f"{path} holds a {archive.settings.get('estimator')}; load it with that class")
+        try:
+            return cls._from_archive(archive)
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{path} is incomplete: {error} is missing or of the wrong kind") from error
+
+    @classmethod
+    def _from_archive(cls, archive: Archive) -> Self:
+        model = cls(**archive.settings["parameters"])
+        for name in cls._saved_arrays:
+            setattr(model, f"{name}_", archive.arrays[name])
+        model._has_ids = "columns" in archive.ids
+        model.column_ids_ = archive.ids.get("columns", np.arange(len(model.factor_)))
+        model.n_features_in_ = len(model.factor_)
+        if archive.settings["names"]:
+            model.feature_names_in_ = model.column_ids_
+        solve = archive.settings["solve"]
+        model.solve_ = SolveResult(
+            model.factor_, solve["status"], tuple(solve["history"]), solve["passes"], solve["detail"]
+        )
+        measured = Measured(*(archive.arrays[f"measured.{name}"] for name in ("diagonal", "counts", "supported")))
+        panel = archive.panel() if archive.has_panel else None
+        model._set_row_space(model.factor_, measured, panel)
+        return model
+
+    _saved_arrays: ClassVar[tuple[str, ...]] = ("factor", "mean", "components", "eigenvalues")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """A numpy Generator from whatever scikit-learn accepts as ``random_state``."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None or isinstance(random_state, Integral):
+        return np.random.default_rng(None if random_state is None else int(random_state))
+    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))

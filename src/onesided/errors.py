@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -42,5 +43,5 @@ def examples(ids: Any, most: int = 3) -> str:
     >>> examples(["a", "b", "c", "d"])
     "'a', 'b', 'c', …"
     """
-    listed = ", ".join(shown(one) for one in list(ids)[:most])
+    listed = ", ".join(shown(one) for one in islice(ids, most))
     return listed + (", …" if len(ids) > most else "")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from onesided.errors import InputError, counted, examples
+from onesided.errors import InputError, counted, examples, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,65 +17,112 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Coded = tuple[Array | None, Array, int]  # ids (or None), the code of each entry, how many codes there are
 
+_EXPECTED = "ids must be all integers or all strings"
+
 
 def encode_ids(ids: pa.Array | pa.ChunkedArray, name: str) -> Coded:
-    """Sorted distinct ids and the code of each line."""
+    """Sorted distinct ids and the code of each line.
+
+    >>> import pyarrow as pa
+    >>> encode_ids(pa.array(["tea", "rye", "tea"]), "drink")
+    (array(['rye', 'tea'], dtype=object), array([1, 0, 1], dtype=int32), 2)
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_dictionary(ids.type):
-        ids = ids.cast(ids.type.value_type)
+    if len(ids) == 0:
+        return None, np.empty(0, dtype=np.int32), 0
+    ids = without_dictionary(ids)
     if ids.null_count:
         first = pc.index(pc.is_null(ids), True).as_py()
-        raise InputError(f"{name!r} has {counted(ids.null_count, 'missing id')} (first at line {first}); drop them")
+        raise InputError(f"{name!r} has {counted(ids.null_count, 'missing id')} (first at position {first}); drop them")
     if pa.types.is_integer(ids.type):
         try:
             ids = ids.cast(pa.int64())
         except pa.ArrowInvalid as error:
             raise InputError(f"{name!r} has ids beyond 64-bit integers; use strings") from error
-    elif pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type) or pa.types.is_string_view(ids.type):
+    elif _is_text(ids.type):
         ids = ids.cast(pa.large_string())
-    elif len(ids) or not pa.types.is_null(ids.type):
-        raise InputError(f"{name!r} holds {ids.type}; ids must be integers or strings")
+    else:
+        raise InputError(f"{name!r} holds {ids.type}, for example {shown(ids[0].as_py())}; {_EXPECTED}")
     coded = pc.dictionary_encode(ids)
     if isinstance(coded, pa.ChunkedArray):
-        coded = coded.combine_chunks() if coded.num_chunks != 1 else coded.chunk(0)
-    if isinstance(coded, pa.ChunkedArray):  # no chunk at all: an empty table
-        return None, np.empty(0, dtype=np.int64), 0
+        coded = coded.combine_chunks()
     order = pc.array_sort_indices(coded.dictionary).to_numpy()
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
+    rank = np.empty(len(order), dtype=np.int32)  # Arrow's own codes are no wider
+    rank[order] = np.arange(len(order), dtype=np.int32)
     distinct = coded.dictionary.to_numpy(zero_copy_only=False)[order]
     return distinct, rank[coded.indices.to_numpy()], len(distinct)
 
 
-def check_ids(ids: Array | None, expected: int, axis: str) -> Array | None:
-    """Ids as int64 or as objects that are strings: as many as expected, none twice."""
+def without_dictionary(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """A categorical array as the plain one it stands for; others as they are."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(array.type):
+        return array
+    plain = pa.large_string() if _is_text(array.type.value_type) else array.type.value_type
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    # By hand, as Arrow cannot cast a dictionary of string views, which is what polars hands over.
+    return pa.chunked_array([one.dictionary.cast(plain).take(one.indices) for one in chunks], type=plain)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def as_ids(given: Any, name: str) -> Array:
+    """A list of ids as int64, or as objects that are all strings."""
+    # One by one, as numpy makes a list of strings and integers one of strings.
+    ids: Array = np.asarray(given) if hasattr(given, "__array__") else np.fromiter(given, dtype=object)
+    if ids.ndim != 1:
+        raise InputError(f"{name} must be a list; found an array of shape {ids.shape}")
+    if ids.dtype.kind in "UT":
+        return ids.astype(object)
+    if ids.dtype.kind == "O":
+        types = set(map(type, ids))
+        if all(issubclass(one, str) for one in types):
+            return ids
+        if not all(issubclass(one, (int, np.integer)) and one is not bool for one in types):
+            found = " and ".join(sorted(one.__name__ for one in types))
+            raise InputError(f"{name} hold {found}; {_EXPECTED}")
+    elif ids.dtype.kind not in "iu":
+        raise InputError(f"{name} hold {ids.dtype}; {_EXPECTED}")
+    limits = np.iinfo(np.int64)
+    if np.any(ids > limits.max) or np.any(ids < limits.min):
+        raise InputError(f"{name} reach beyond 64-bit integers; use strings")
+    return ids.astype(np.int64, copy=False)
+
+
+def check_ids(ids: Any | None, expected: int, axis: str) -> Array | None:
+    """Ids as int64 or as objects that are strings, read-only: as many as expected, none twice."""
     if ids is None:
         return None
-    ids = np.asarray(ids)
-    if ids.dtype.kind in "UT":
-        ids = ids.astype(object)
-    if ids.shape != (expected,):
-        raise InputError(f"{expected} {axis}s but {axis}_ids of shape {ids.shape}")
-    if ids.dtype.kind == "O" and not all(isinstance(one, str) for one in ids):
-        if not all(isinstance(one, (int, np.integer)) for one in ids):
-            raise InputError(f"{axis}_ids must be all integers or all strings")
-        ids = ids.astype(np.int64)
-    elif ids.dtype.kind not in "Oiu":
-        raise InputError(f"{axis}_ids must be integers or strings; found {ids.dtype}")
-    distinct = len(np.unique(ids)) if ids.dtype.kind != "O" else len(set(ids.tolist()))
+    checked = as_ids(ids, f"{axis}_ids").view()
+    checked.flags.writeable = False
+    if len(checked) != expected:
+        raise InputError(f"{counted(expected, axis)} but {counted(len(checked), f'{axis} id')}; give one for each")
+    if checked.dtype.kind == "O":
+        distinct = len(set(checked.tolist()))
+    else:
+        ordered = np.sort(checked)  # mostly in order already, which np.unique does not notice
+        distinct = expected - int(np.count_nonzero(ordered[1:] == ordered[:-1]))
     if distinct != expected:
-        raise InputError(f"{axis}_ids repeat: {expected} ids, {distinct} distinct")
-    return ids
+        ((repeated, _),) = Counter(checked.tolist()).most_common(1)
+        raise InputError(f"{axis}_ids repeat, for example {shown(repeated)}: {expected} ids, {distinct} distinct")
+    return checked
+
+
+def id_kind(ids: Array) -> str:
+    """What ids are, in words."""
+    return "strings" if ids.dtype.kind in "OUT" else "integers"
 
 
 def find_ids(known: Array, wanted: Array) -> tuple[Array, Array]:
     """Where each wanted id stands among the known ones (-1 where it does not), and whether it does."""
-    same_kind = (known.dtype.kind == "O") == (wanted.dtype.kind == "O")
-    if not same_kind:
+    if id_kind(known) != id_kind(wanted):
         return np.full(len(wanted), -1), np.zeros(len(wanted), dtype=bool)
-    if known.dtype.kind == "O":
+    if id_kind(known) == "strings":
         lookup = {one: at for at, one in enumerate(known.tolist())}
         position = np.array([lookup.get(one, -1) for one in wanted.tolist()], dtype=np.int64)
         return position, position >= 0
@@ -86,11 +134,36 @@ def find_ids(known: Array, wanted: Array) -> tuple[Array, Array]:
 
 def known_positions(known: Array, ids: Iterable[Any], axis: str) -> Array:
     """Where each id stands among the known ones; an unknown one is named in the error."""
-    wanted = np.asarray(list(ids))
-    if wanted.dtype.kind not in "iu":
-        wanted = wanted.astype(object)
+    if isinstance(ids, str):
+        raise InputError(f"expected a list of {axis} ids; found the string {ids!r}")
+    wanted = as_ids(ids, f"{axis} ids")
     position, found = find_ids(known, wanted)
     if not found.all():
         strangers = wanted[~found]
-        raise InputError(f"{counted(len(strangers), f'{axis} id')} not in the panel: {examples(strangers)}")
+        others = f"; its {axis} ids are {id_kind(known)}" if id_kind(known) != id_kind(wanted) else ""
+        raise InputError(f"{counted(len(strangers), f'{axis} id')} not in the panel: {examples(strangers)}{others}")
     return position
+
+
+def row_selection(given: Any, n_rows: int, row_ids: Array | None) -> Array:
+    """Positions of rows, out of a list of them or a mask; none twice where rows have ids."""
+    rows = np.asarray(given)
+    if rows.dtype == bool and rows.shape == (n_rows,):
+        return np.flatnonzero(rows)
+    if rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "iu"):
+        raise InputError(
+            f"expected a list of row positions or a mask over {counted(n_rows, 'row')}; "
+            f"found {rows.dtype} of shape {rows.shape}"
+        )
+    outside = rows[(rows < 0) | (rows >= n_rows)]
+    if len(outside):
+        raise InputError(f"row position {outside[0]} is outside 0 to {n_rows - 1}")
+    rows = rows.astype(np.int64)
+    ordered = np.sort(rows)
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    if row_ids is not None and len(repeated):
+        raise InputError(
+            f"row {shown(row_ids[repeated[0]])} is taken more than once, and ids do not repeat; "
+            "take it once and give it a larger weight: with_row_weights()"
+        )
+    return rows

@@ -3,7 +3,7 @@
 A panel keeps its entries in compressed rows, columns ascending within a row. Absent means missing; a stored
 zero is an observation. Ids are sorted, so the order of a table's lines does not change the panel made of it.
 
-What is refused, and what can be asked for instead:
+What is refused, and what to do or ask for instead:
 
 ====================================================  =====================================================
 found                                                 instead
@@ -11,13 +11,25 @@ found                                                 instead
 infinite or NaN values (a NaN in a dense array is a   ``non_finite="drop"``
 missing entry, never refused)
 a (row, column) pair that appears twice               ``duplicates="mean"``, ``"sum"`` or ``"last"``
-missing, floating-point or mixed ids                  integers or strings
 values above 1e75 in magnitude                        rescale: their moments would overflow
-no rows, or no columns
+text, complex numbers or dates as values              numbers: booleans, integers, floats or decimals
+missing, floating-point or mixed ids, integers        integers or strings, one kind for all rows and one
+beyond 64 bits                                        for all columns
+ids given twice, or not one for each row or column    one id for each; none for their positions
+arrays of different lengths, ragged or not flat       one item for each entry, or two dimensions
+a column that the table lacks, or has twice           the names of three columns
+padded sparse formats (dia, bsr)                      csr or coo, where a stored zero is meant
+no rows, no columns, more than 2³¹ − 1 columns        at least one of each
+negative, NaN or infinite row weights                 zero for a row that is not to count
+compressed rows out of order, columns out of range    ``Panel.from_arrays`` or ``Panel.from_sparse``
+a row with an id taken twice, or outside the panel    a larger row weight
+ids that are unknown, or of another kind              ``unknown="drop"`` when columns are aligned
+an option that does not exist                         those that the message lists
 ====================================================  =====================================================
 
-Rows with one entry are kept: they inform the diagonal and the means. Rows and columns without entries are
-kept where the input has them (dense and sparse input).
+Rows with one entry are kept: they inform the diagonal and the means. Rows and columns without entries are kept
+where the input has them: dense and sparse input, and tables all of whose values for them were dropped. A panel
+may have no entries at all.
 """
 
 from __future__ import annotations
@@ -30,16 +42,28 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.errors import InputError, check_choice, counted, examples
-from onesided.ids import Coded, check_ids, encode_ids, find_ids, known_positions
-from onesided.intake import Duplicates, NonFinite, arrow_values, as_float, compress, table_columns
+from onesided.ids import Coded, as_ids, check_ids, find_ids, id_kind, known_positions, row_selection
+from onesided.intake import (
+    Duplicates,
+    NonFinite,
+    as_float,
+    check_compressed,
+    check_options,
+    check_shape,
+    check_weights,
+    column_names,
+    compress,
+    encode_entries,
+    sparse_entries,
+    table_columns,
+    wide_table,
+)
 from onesided.kernels import cpu
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
 Array = npt.NDArray[Any]
-
-LARGEST_VALUE = 1e75  # the fourth power still fits a double, with room for a sum
 
 
 class Panel:
@@ -61,7 +85,6 @@ class Panel:
 
     Examples
     --------
-    >>> import numpy as np
     >>> panel = Panel.from_arrays(["ann", "ann", "bob"], ["tea", "rye", "tea"], [5.0, 0.0, 3.0])
     >>> panel
     Panel(2 rows × 2 columns, 3 entries)
@@ -81,37 +104,16 @@ class Panel:
         column_ids: Array | None = None,
         row_weights: Array | None = None,
     ) -> None:
-        self.indptr = _frozen(np.asarray(indptr, dtype=np.int64))
-        self.columns = _frozen(np.asarray(columns, dtype=np.int32))
-        self.values = _frozen(as_float(values, "values"))
+        self.indptr, self.columns, self.values = map(_frozen, check_compressed(indptr, columns, values, n_columns))
         self.n_rows, self.n_columns = len(self.indptr) - 1, int(n_columns)
-        self._check_shape()
         self._row_ids = check_ids(row_ids, self.n_rows, "row")
         self._column_ids = check_ids(column_ids, self.n_columns, "column")
-        self.row_weights = _check_weights(row_weights, self.n_rows)
+        self.row_weights = _frozen(check_weights(row_weights, self.n_rows))
 
-    def _check_shape(self) -> None:
-        if self.n_rows < 1 or self.n_columns < 1:
-            raise InputError(f"a panel needs a row and a column; found {self.n_rows} × {self.n_columns}")
-        if self.indptr[0] != 0 or self.indptr[-1] != len(self.columns) or np.any(np.diff(self.indptr) < 0):
-            raise InputError("indptr must rise from 0 to the number of entries")
-        if len(self.columns) != len(self.values):
-            raise InputError(f"{len(self.columns)} column codes but {len(self.values)} values")
-        if len(self.columns) == 0:
-            return
-        if self.columns.min() < 0 or self.columns.max() >= self.n_columns:
-            raise InputError(f"column codes must lie between 0 and {self.n_columns - 1}")
-        ascends = np.diff(self.columns) > 0
-        row_starts = self.indptr[1:-1]
-        ascends[row_starts[(row_starts > 0) & (row_starts < len(self.columns))] - 1] = True
-        if not ascends.all():
-            raise InputError("column codes must ascend within each row, without repetition")
-        largest = float(np.max(np.abs(self.values)))
-        if not largest <= LARGEST_VALUE:  # also true of NaN
-            raise InputError(
-                f"values reach {largest:.3g} in magnitude, beyond which moments overflow "
-                f"(at most {LARGEST_VALUE:.0e}); rescale them first"
-            )
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not the attributes: copies of read-only arrays can be written to, and what is cached need not travel.
+        names = {"row_ids": self._row_ids, "column_ids": self._column_ids, "row_weights": self.row_weights}
+        return _restored, ((self.indptr, self.columns, self.values, self.n_columns), names)
 
     @classmethod
     def from_table(
@@ -131,15 +133,9 @@ class Panel:
         >>> Panel.from_table(ratings, row="user", column="item", value="stars")
         Panel(2 rows × 2 columns, 3 entries)
         """
-        rows, columns, values = table_columns(table, (row, column, value))
-        return cls._from_entries(
-            encode_ids(rows, row),
-            encode_ids(columns, column),
-            arrow_values(values, value),
-            f"column {value!r}",
-            duplicates,
-            non_finite,
-        )
+        names = (row, column, value)
+        entries = encode_entries(table_columns(table, names), names)
+        return cls._from_entries(*entries, f"column {value!r}", duplicates, non_finite)
 
     @classmethod
     def from_arrays(
@@ -156,25 +152,8 @@ class Panel:
         >>> Panel.from_arrays([1, 1, 2], [10, 20, 10], [0.5, 1.5, 2.5]).column_ids
         array([10, 20])
         """
-        import pyarrow as pa
-
-        lengths = {len(rows), len(columns), len(values)}
-        if len(lengths) > 1:
-            raise InputError(f"rows, columns and values differ in length: {len(rows)}, {len(columns)}, {len(values)}")
-        arrays = []
-        for name, given in (("rows", rows), ("columns", columns), ("values", values)):
-            try:
-                arrays.append(pa.array(given))
-            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-                raise InputError(f"{name} cannot be read as one type: {error}") from error
-        return cls._from_entries(
-            encode_ids(arrays[0], "rows"),
-            encode_ids(arrays[1], "columns"),
-            arrow_values(arrays[2], "values"),
-            "values",
-            duplicates,
-            non_finite,
-        )
+        entries = encode_entries((rows, columns, values), ("rows", "columns", "values"))
+        return cls._from_entries(*entries, "the array of values", duplicates, non_finite)
 
     @classmethod
     def from_sparse(
@@ -186,42 +165,38 @@ class Panel:
     ) -> Panel:
         """From a scipy sparse matrix: every stored entry is an observation, stored zeros too.
 
+        A CSR matrix in order shares its arrays with the panel; others are copied.
+
         >>> import scipy.sparse as sp
         >>> Panel.from_sparse(sp.csr_array(([4.0, 0.0], ([0, 1], [2, 0])), shape=(2, 3)))
         Panel(2 rows × 3 columns, 2 entries)
         """
-        n, d = _check_positive_shape(matrix.shape)
+        check_options(duplicates, non_finite)
+        _, d = check_shape(*matrix.shape)
         if matrix.format == "csr" and matrix.has_canonical_format:  # sorted and without duplicates
             values = as_float(matrix.data, "the matrix")
             if np.isfinite(values).all():
                 return cls(matrix.indptr, matrix.indices, values, d)
-        entries = matrix.tocoo()  # duplicates stay apart
-        return cls._from_entries(
-            (None, entries.row.astype(np.int64), n),
-            (None, entries.col.astype(np.int64), d),
-            as_float(entries.data, "the matrix"),
-            "the matrix",
-            duplicates,
-            non_finite,
-        )
+        return cls._from_entries(*sparse_entries(matrix), "the matrix", duplicates, non_finite)
 
     @classmethod
     def from_dense(cls, matrix: Any, *, non_finite: NonFinite = "refuse") -> Panel:
-        """From a dense array: NaN is missing, everything else was observed.
+        """From a dense array or table: NaN (or None, or masked) is missing, everything else was observed.
+
+        Column names (pandas, polars, pyarrow) become the column ids, a pandas index the row ids.
 
         >>> import numpy as np
         >>> Panel.from_dense([[1.0, np.nan], [0.0, 2.0]])
         Panel(2 rows × 2 columns, 3 entries)
         """
+        names = column_names(matrix)
+        matrix, row_ids, column_ids = (matrix, None, None) if names is None else wide_table(matrix, names)
         matrix = as_float(matrix, "the array")
-        if matrix.ndim != 2:
-            raise InputError(f"expected a table of rows and columns; found an array of shape {matrix.shape}")
-        n, d = _check_positive_shape(matrix.shape)
+        n, d = check_shape(*matrix.shape)
         observed = ~np.isnan(matrix)
         rows, columns = np.nonzero(observed)
-        return cls._from_entries(
-            (None, rows, n), (None, columns, d), matrix[observed], "the array", non_finite=non_finite
-        )
+        codes = (row_ids, rows, n), (column_ids, columns, d)
+        return cls._from_entries(*codes, matrix[observed], "the array", non_finite=non_finite)
 
     @classmethod
     def _from_entries(
@@ -274,14 +249,17 @@ class Panel:
     @cached_property
     def column_counts(self) -> Array:
         """Entries in each column."""
-        return np.bincount(self.columns, minlength=self.n_columns)
+        return _frozen(np.bincount(self.columns, minlength=self.n_columns))
+
+    @property
+    def _entry_rows(self) -> Array:
+        return np.repeat(np.arange(self.n_rows), self.row_counts)
 
     @cached_property
     def by_column(self) -> tuple[Array, Array, Array]:
         """The same entries by column: pointers, the row of each entry (ascending), its value."""
         indptr, order = cpu.counting_sort(self.columns, self.n_columns)
-        rows = np.repeat(np.arange(self.n_rows), self.row_counts)
-        return indptr, rows[order], self.values[order]
+        return _frozen(indptr), _frozen(self._entry_rows[order]), _frozen(self.values[order])
 
     def row_positions(self, ids: Iterable[Any]) -> Array:
         """Positions of rows by id; an unknown id is named in the error."""
@@ -299,13 +277,20 @@ class Panel:
         """The same panel with other row weights, in the order of ``row_ids``."""
         panel = object.__new__(Panel)
         panel.__dict__.update(self.__dict__)
-        panel.row_weights = _check_weights(weights, self.n_rows)
+        panel.row_weights = _frozen(check_weights(weights, self.n_rows))
         return panel
 
     def take_rows(self, rows: Any) -> Panel:
-        """The panel of the named positions (or of a mask over rows), in that order."""
-        rows = np.arange(self.n_rows)[np.asarray(rows)]
-        counts = self.row_counts[rows]
+        """The panel of some rows, in the order given: their positions, or a mask over all rows.
+
+        Rows with ids are taken once; a larger weight makes one count more. Without ids they may repeat.
+
+        >>> panel = Panel.from_arrays(["ann", "bob", "cleo"], [1, 1, 1], [5.0, 3.0, 4.0])
+        >>> panel.take_rows([2, 0]).row_ids
+        array(['cleo', 'ann'], dtype=object)
+        """
+        rows = row_selection(rows, self.n_rows, self._row_ids)
+        counts = self.indptr[rows + 1] - self.indptr[rows]
         indptr = np.concatenate([[0], np.cumsum(counts)])
         entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
         return Panel(
@@ -318,17 +303,23 @@ class Panel:
             row_weights=self.row_weights[rows],
         )
 
-    def align_columns(self, column_ids: Array, *, unknown: Literal["refuse", "drop"] = "refuse") -> Panel:
+    def align_columns(self, column_ids: Any, *, unknown: Literal["refuse", "drop"] = "refuse") -> Panel:
         """The same rows over another panel's columns, matched by id.
 
         Entries in columns that ``column_ids`` does not have are refused, or dropped with ``unknown="drop"``;
         their rows stay.
 
         >>> new = Panel.from_arrays([1, 1], ["tea", "gin"], [5.0, 3.0])
-        >>> new.align_columns(np.array(["rye", "tea"], dtype=object), unknown="drop")
-        Panel(1 rows × 2 columns, 1 entries)
+        >>> new.align_columns(["rye", "tea"], unknown="drop")
+        Panel(1 row × 2 columns, 1 entry)
         """
         check_choice("unknown", unknown, ("refuse", "drop"))
+        column_ids = as_ids(column_ids, "column_ids")
+        if len(column_ids) and id_kind(column_ids) != id_kind(self.column_ids):
+            raise InputError(
+                f"the column ids of the panel are {id_kind(self.column_ids)}, "
+                f"those of the model are {id_kind(column_ids)}: they cannot be matched"
+            )
         position, known = find_ids(column_ids, self.column_ids)
         known |= self.column_counts == 0
         if unknown == "refuse" and not known.all():
@@ -337,12 +328,11 @@ class Panel:
                 f"{counted(len(strangers), 'column id')} unknown to the model: {examples(strangers)}; "
                 'pass unknown="drop" to leave their entries out'
             )
-        kept = position[self.columns] >= 0
-        rows = np.repeat(np.arange(self.n_rows), self.row_counts)[kept]
-        row_ids, columns = self._row_ids, position[self.columns][kept]
+        columns = position[self.columns]
+        kept = columns >= 0
         panel = Panel._from_entries(
-            (row_ids, rows, self.n_rows),
-            (column_ids, columns, len(column_ids)),
+            (self._row_ids, self._entry_rows[kept], self.n_rows),
+            (column_ids, columns[kept], len(column_ids)),
             self.values[kept],
             "the panel",
         )
@@ -357,11 +347,12 @@ class Panel:
     def to_dense(self) -> Array:
         """As a dense array; NaN where nothing was observed."""
         dense = np.full(self.shape, np.nan, dtype=self.values.dtype)
-        dense[np.repeat(np.arange(self.n_rows), self.row_counts), self.columns] = self.values
+        dense[self._entry_rows, self.columns] = self.values
         return dense
 
     def __repr__(self) -> str:
-        return f"Panel({self.n_rows:,} rows × {self.n_columns:,} columns, {self.n_entries:,} entries)"
+        rows, columns = counted(self.n_rows, "row"), counted(self.n_columns, "column")
+        return f"Panel({rows} × {columns}, {counted(self.n_entries, 'entry', 'entries')})"
 
 
 def as_panel(
@@ -377,13 +368,14 @@ def as_panel(
 
     A long table when ``row``, ``column`` and ``value`` name its columns; a scipy sparse matrix; three arrays
     in a tuple (row ids, column ids, values); otherwise a dense table of rows and columns, where NaN is
-    missing, whose column names (pandas, polars) become the column ids. A panel is returned as it is.
+    missing. A panel is returned as it is. See the methods of ``Panel`` for what each of them keeps.
 
     >>> as_panel([[1.0, float("nan")], [2.0, 3.0]])
     Panel(2 rows × 2 columns, 3 entries)
     >>> as_panel((["ann", "bob"], ["tea", "tea"], [5.0, 3.0]))
-    Panel(2 rows × 1 columns, 2 entries)
+    Panel(2 rows × 1 column, 2 entries)
     """
+    check_options(duplicates, non_finite)
     named = [name for name in (row, column, value) if name is not None]
     if named:
         if row is None or column is None or value is None:
@@ -395,32 +387,11 @@ def as_panel(
         return Panel.from_sparse(data, duplicates=duplicates, non_finite=non_finite)
     if isinstance(data, tuple) and len(data) == 3 and all(np.ndim(part) == 1 for part in data):
         return Panel.from_arrays(*data, duplicates=duplicates, non_finite=non_finite)
-    panel = Panel.from_dense(data, non_finite=non_finite)
-    names = getattr(data, "columns", None)
-    if names is None:
-        return panel
-    return Panel(panel.indptr, panel.columns, panel.values, panel.n_columns, column_ids=np.asarray(names, dtype=object))
+    return Panel.from_dense(data, non_finite=non_finite)
 
 
-def _check_weights(weights: Array | None, n_rows: int) -> Array:
-    if weights is None:
-        return _frozen(np.ones(n_rows))
-    weights = np.array(weights, dtype=np.float64)
-    if weights.shape != (n_rows,):
-        raise InputError(f"{n_rows} rows but row weights of shape {weights.shape}")
-    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-    if len(bad):
-        raise InputError(
-            f"{counted(len(bad), 'row weight')} negative or not finite (first at row {bad[0]}: {weights[bad[0]]:g})"
-        )
-    return _frozen(weights)
-
-
-def _check_positive_shape(shape: tuple[int, ...]) -> tuple[int, int]:
-    n, d = shape
-    if n < 1 or d < 1:
-        raise InputError(f"a panel needs a row and a column; found {n} × {d}")
-    return n, d
+def _restored(arrays: tuple[Any, ...], names: dict[str, Any]) -> Panel:
+    return Panel(*arrays, **names)
 
 
 def _frozen(array: Array) -> Array:

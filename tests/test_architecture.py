@@ -15,6 +15,7 @@ ROOMS = [
     "errors",
     "kernels",
     "ids",
+    "compressed",
     "intake",
     "tables",
     "panel",

@@ -41,9 +41,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from onesided.errors import InputError, check_choice, counted, examples
-from onesided.ids import Coded, as_ids, check_ids, find_ids, id_kind, known_positions, row_selection
-from onesided.intake import (
+from onesided.compressed import (
     Duplicates,
     NonFinite,
     as_float,
@@ -51,13 +49,11 @@ from onesided.intake import (
     check_options,
     check_shape,
     check_weights,
-    column_names,
     compress,
-    encode_entries,
-    sparse_entries,
-    table_columns,
-    wide_table,
 )
+from onesided.errors import InputError, check_choice, counted, examples
+from onesided.ids import Coded, as_ids, check_ids, find_ids, id_kind, known_positions, row_selection
+from onesided.intake import column_names, encode_entries, sparse_entries, table_columns, wide_table
 from onesided.kernels import cpu
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from onesided.intake import Duplicates, NonFinite
+    from onesided.compressed import Duplicates, NonFinite
     from onesided.panel import Panel
     from onesided.solvers.result import Progress
 

@@ -450,7 +450,7 @@ def test_values_become_floats(given_type, kept):
 @pytest.mark.parametrize(
     ("values", "kept"),
     [
-        (pa.array([1, 0], pa.float16()), "float32"),
+        (pa.array(np.array([1, 0], dtype=np.float16)), "float32"),
         (pa.array([1, 0], pa.float32()), "float32"),
         (pa.array([1, 0], pa.int8()), "float64"),
         (pa.array([True, False]), "float64"),

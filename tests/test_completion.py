@@ -9,7 +9,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from onesided import HajekGD, InputError, OneSidedCompletion, Panel, synthetic
+from onesided import HajekGD, InputError, OneSidedCompletion, PairMoments, Panel, synthetic
+from onesided.objective.pairs import PairObjective
+from onesided.solvers.gradient_descent import random_start
 from tests.conftest import random_panel
 
 
@@ -271,8 +273,145 @@ def test_full_rank_is_allowed():
 
 
 def test_divergence_is_an_error_with_its_remedy():
-    with pytest.raises(InputError, match=r"diverged after .* lower step_size .*try step_size=1000"):
-        HajekGD(rank=2).fit(random_panel(0, n=300))
+    panel = random_panel(0, n=300)
+    with pytest.raises(InputError, match=r"diverged after .* lower step_size .*; try step_size=") as refusal:
+        HajekGD(rank=2).fit(panel)
+    advised = float(str(refusal.value).rpartition("=")[2])
+    assert HajekGD(rank=2, step_size=advised, random_state=0).fit(panel).solve_.status == "completed"
+
+
+def test_the_weight_of_the_diagonal_follows_from_p():
+    panel = random_panel(0)
+    moments = PairMoments.from_panel(panel)
+    q = 1 - (1 - 0.1**2) ** panel.n_rows
+    start = random_start(panel.n_columns, 2, np.random.default_rng(3))
+    loss, _ = PairObjective(moments, penalty=1e-4, alpha=1e-3, diagonal_weight=q).value_and_gradient(start)
+    model = HajekGD(rank=2, p=0.1, step_size=1e-3, iterations=1, random_state=3).fit(panel)
+    assert model.solve_.history[0] == pytest.approx(loss, rel=1e-12)
+
+
+def test_components_have_their_largest_entry_positive(mixture, model):
+    paper = HajekGD(rank=3, step_size=10.0, iterations=50, random_state=0).fit(mixture[1])
+    for components in (model.components_, paper.components_):
+        assert np.all(components[np.arange(3), np.argmax(np.abs(components), axis=1)] > 0)
+
+
+def test_rows_weigh_by_their_number_of_entries():
+    panel = random_panel(1, n=400)
+    by_hand = panel.with_row_weights(np.maximum(panel.row_counts, 1) ** 0.7)
+    model = OneSidedCompletion(rank=2, center="none", weight_exponent=0.7, random_state=0).fit(panel)
+    same = OneSidedCompletion(rank=2, center="none", weight_exponent=0.0, random_state=0).fit(by_hand)
+    np.testing.assert_allclose(model.factor_, same.factor_, rtol=1e-6, atol=1e-9)
+    other = OneSidedCompletion(rank=2, center="none", weight_exponent=0.0, random_state=0).fit(panel)
+    assert np.abs(model.factor_ - other.factor_).max() > 1e-3
+
+
+def test_the_score_is_its_formula():
+    panel = random_panel(2, weighted=True)
+    model = OneSidedCompletion(rank=2, random_state=0).fit(panel)
+    T = np.outer(model.mean_, model.mean_) + model.factor_ @ model.factor_.T
+    total = weight = 0.0
+    for v, w in zip(panel.to_dense(), panel.row_weights, strict=True):
+        E = (T - np.outer(v, v)) ** 2
+        np.fill_diagonal(E, np.nan)
+        total, weight = total + w * np.nansum(E), weight + w * np.sum(~np.isnan(E))
+    assert model.score(panel) == pytest.approx(-total / weight, rel=1e-10)
+
+
+def test_a_fit_that_fails_leaves_the_estimator_unfitted():
+    model = HajekGD(rank=2, step_size=1e-2, iterations=20, random_state=0).fit(random_panel(0))
+    with pytest.raises(InputError, match="diverged"):
+        model.set_params(step_size=1e9).fit(random_panel(0, d=30))
+    with pytest.raises(NotFittedError):
+        model.transform(random_panel(0))
+
+
+@pytest.mark.parametrize("names", [["a", "b", "c", "d"], [7, 3, 5, 9]], ids=["strings", "integers"])
+def test_tables_are_matched_by_their_column_names(names):
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(50, 4)).cumsum(axis=1), columns=names)
+    expected = OneSidedCompletion(rank=1, random_state=0).fit(Panel.from_dense(table))
+    assert list(OneSidedCompletion(rank=1).fit(table).column_ids_) == names
+    moved = table[names[::-1]]
+    np.testing.assert_allclose(expected.transform(moved), expected.transform(table))
+    np.testing.assert_allclose(expected.impute(moved.iloc[:, :2])[:, 2:], table.to_numpy()[:, 2:])
+    # A refit forgets the names of the fit before it.
+    refitted = OneSidedCompletion(rank=1, random_state=0).fit(table).fit(Panel.from_dense(moved))
+    np.testing.assert_allclose(refitted.transform(table), refitted.transform(moved))
+    assert not hasattr(refitted, "feature_names_in_")
+
+
+def test_an_outlier_that_does_not_count_changes_nothing():
+    rng = np.random.default_rng(0)
+    M = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 8)) + 0.5 * rng.normal(size=(300, 8))
+    for huge in (1e9, 1e30):
+        with_row = Panel.from_dense(np.vstack([M, np.full((1, 8), huge)])).with_row_weights(np.r_[np.ones(300), 0])
+        model = OneSidedCompletion(rank=2, random_state=0).fit(with_row)
+        plain = OneSidedCompletion(rank=2, random_state=0).fit(M)
+        np.testing.assert_allclose(model.noise_variance_, plain.noise_variance_, rtol=1e-6)
+        np.testing.assert_allclose(model.factor_, plain.factor_, rtol=1e-4, atol=1e-6)
+
+
+def test_a_constant_column_of_any_size_disturbs_no_other():
+    rng = np.random.default_rng(0)
+    M = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 8)) + 0.5 * rng.normal(size=(300, 8))
+    plain = OneSidedCompletion(rank=2, random_state=0).fit(M)
+    for constant in (1e8, 1.7e18):
+        model = OneSidedCompletion(rank=2, random_state=0).fit(np.column_stack([M, np.full(300, constant)]))
+        np.testing.assert_allclose(model.factor_ @ model.factor_.T, _bordered(plain.factor_), atol=0.05)
+        assert model.noise_variance_[0] < 2 * plain.noise_variance_[0]
+
+
+def _bordered(factor):
+    T = np.zeros((len(factor) + 1, len(factor) + 1))
+    T[:-1, :-1] = factor @ factor.T
+    return T
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[3.4e38, 1], [-3.4e38, 2], [-3.4e38, 1], [-3.4e38, 5], [-3.4e38, 7]],
+        [[0, 0, 0, 0], [0, 1e-45, 0, 0], [0, 0, 0, 0]],
+    ],
+    ids=["largest", "smallest"],
+)
+@pytest.mark.parametrize("center", ["none", "columns"])
+def test_the_edges_of_single_precision(rows, center):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = OneSidedCompletion(rank=1, center=center, random_state=0).fit(np.array(rows, np.float32))
+    assert np.isfinite(model.factor_).all()
+    assert np.isfinite(model.impute(np.array([[1.0] + [np.nan] * (len(rows[0]) - 1)]))).all()
+
+
+def test_a_column_seen_alone_keeps_all_of_its_variance_as_noise():
+    M = np.full((40, 4), np.nan)
+    rng = np.random.default_rng(0)
+    M[:20, :3] = rng.normal(size=(20, 1)) + 0.1 * rng.normal(size=(20, 3))
+    M[20:, 3] = rng.normal(size=20)
+    model = OneSidedCompletion(rank=1, center="none", random_state=0).fit(M)
+    assert model.noise_variance_[3] == pytest.approx(np.nanmean(M**2))
+    assert model.noise_variance_[0] < 0.3 * model.noise_variance_[3]
+
+
+def test_impute_at_nothing_is_nothing():
+    panel = random_panel(0)
+    for model in (OneSidedCompletion(rank=2), HajekGD(rank=2, step_size=1e-3, iterations=5)):
+        assert model.fit(panel).impute_at(panel, [], []).shape == (0,)
+
+
+def test_an_unknown_way_with_unknown_columns_is_refused():
+    model = OneSidedCompletion(rank=2).fit(random_panel(0))
+    with pytest.raises(InputError, match="unknown"):
+        model.impute(random_panel(0), unknown="keep")
+
+
+def test_options_of_the_panel_are_named_as_such():
+    M = sp.csr_array(np.array([[1.0, np.nan], [2.0, 3.0]]))
+    with pytest.raises(InputError, match=r"these are options of Panel\.from_sparse: make the panel first"):
+        OneSidedCompletion(rank=1).fit(M)
 
 
 def test_a_solver_stopped_early_warns():
@@ -312,7 +451,9 @@ def test_columns_are_matched_by_id():
 
 def test_panels_of_another_width_are_refused():
     model = OneSidedCompletion(rank=2).fit(random_panel(0))
-    with pytest.raises(InputError, match="the rows have 13 columns without ids, but the model has 12"):
+    with pytest.raises(
+        InputError, match="the rows have 13 columns and the model 12, and they have no ids to match them by"
+    ):
         model.impute(random_panel(0, d=13))
 
 

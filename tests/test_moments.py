@@ -75,11 +75,15 @@ def test_any_split_merges_to_the_whole(seed, cut, weighted):
     for name in ("indptr", "columns", "rows"):
         np.testing.assert_array_equal(getattr(merged, name), getattr(whole, name))
     assert np.all(np.abs(merged.sums - whole.sums) <= 1e-12 * magnitudes(panel))
+    for name in ("squares", "counts", "effective_counts"):
+        np.testing.assert_allclose(getattr(merged, name), getattr(whole, name), rtol=1e-12)
     if len(parts) == 2:
         back = whole - parts[0]
         for name in ("indptr", "columns", "rows"):
             np.testing.assert_array_equal(getattr(back, name), getattr(parts[1], name))
         assert back.n_rows == parts[1].n_rows
+        for name in ("squares", "counts", "effective_counts"):
+            np.testing.assert_allclose(getattr(back, name), getattr(parts[1], name), rtol=1e-9, atol=1e-9)
 
 
 def test_folds_are_row_weights():
@@ -106,6 +110,9 @@ def test_moments_that_do_not_belong_together_are_refused():
         small + large
     with pytest.raises(InputError, match="subtract a part from its whole"):
         small - (small + small)
+    panel = Panel.from_dense([[1.0, 2.0], [3.0, 4.0]]).with_row_weights([1e12, 1e-12])
+    with pytest.raises(InputError, match="the rows left weigh nothing beside those taken away"):
+        PairMoments.from_panel(panel) - PairMoments.from_panel(panel.take_rows([0]))
 
 
 def test_horvitz_thompson_refuses_weights_and_probabilities_outside_their_range():
@@ -203,6 +210,38 @@ def test_a_pair_seen_once_has_the_pooled_standard_error():
     # All repeated off-diagonal pairs are (0, 1): their variance, in proportion to the columns' sizes.
     expected = spread[0] * 200 / 199 / (size[0] * size[1]) * size[2] * size[3] * (1 - 1 / 200)
     assert once**2 == pytest.approx(expected, rel=0.02)
+
+
+def test_standard_errors_are_their_formula():
+    moments = PairMoments.from_panel(random_panel(0, weighted=True))
+    i, j = moments.pairs()
+    T, N = hajek(moments), moments.effective_counts
+    deviance = N * (moments.squares / moments.counts - T**2)  # s² (N − 1)
+    size = moments.diagonal(T)
+    expected = np.empty(len(T))
+    for group in (i == j, i != j):
+        often = group & (moments.rows > 1)
+        ratio = deviance[often].sum() / ((N - 1) * size[i] * size[j])[often].sum()
+        pooled = ratio * size[i] * size[j]
+        own = np.where(moments.rows > 1, deviance, 0)
+        freedom = np.where(moments.rows > 1, N - 1, 0)
+        variance = (own + 4 * pooled) / (freedom + 4)
+        expected[group] = np.sqrt(variance * (1 / N - 1 / moments.n_rows))[group]
+    np.testing.assert_allclose(standard_errors(moments), expected, rtol=1e-9)
+
+
+def test_without_a_pair_seen_twice_the_mean_square_stands_for_the_variance():
+    moments = PairMoments.from_panel(Panel.from_dense([[1.0, 2.0, np.nan, np.nan], [np.nan, np.nan, 3.0, 4.0]]))
+    i, j = moments.pairs()
+    size = moments.diagonal(hajek(moments))
+    off = i != j
+    ratio = (moments.squares / moments.counts)[off].sum() / (size[i] * size[j])[off].sum()
+    expected = np.sqrt(ratio * (size[i] * size[j])[off] * (1 - 1 / 2))
+    np.testing.assert_allclose(standard_errors(moments)[off], expected)
+
+
+def test_a_single_row_has_no_variance():
+    assert not hajek_variance(np.ones((2, 2)), 2 * np.ones((2, 2)), 1, 0.5).any()
 
 
 def test_standard_errors_are_zero_for_a_complete_panel_and_finite_for_zeros():

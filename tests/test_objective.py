@@ -11,7 +11,7 @@ from onesided import InputError, PairMoments, Panel
 from onesided.moments import hajek
 from onesided.objective.pairs import PairObjective
 from onesided.objective.penalties import incoherence, ridge
-from onesided.objective.rows import RowObjective
+from onesided.objective.rows import RowObjective, mean_squared_pair_error
 from tests.conftest import random_panel
 
 
@@ -117,10 +117,48 @@ def test_mean_squared_pair_error_is_what_it_says():
         E = (B @ B.T - np.outer(v, v)) ** 2
         total += panel.row_weights[u] * (E.sum() - np.trace(E))
         weight += panel.row_weights[u] * len(v) * (len(v) - 1)
-    error = RowObjective(panel, ridge=2.0).mean_squared_pair_error(X)
-    assert error == pytest.approx(total / weight, rel=1e-10)
+    assert mean_squared_pair_error(panel, X) == pytest.approx(total / weight, rel=1e-10)
     with pytest.raises(InputError, match="no pair to compare with"):
-        RowObjective(Panel.from_dense([[1.0, np.nan]])).mean_squared_pair_error(X[:2])
+        mean_squared_pair_error(Panel.from_dense([[1.0, np.nan]]), X[:2])
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-40, 1e-12, 1e6])
+def test_mean_squared_pair_error_in_any_unit(unit):
+    X = np.random.default_rng(0).normal(size=(3, 2))
+    values = unit * np.array([1.0, 2.0, 3.0])
+    expected = np.mean([(X[i] @ X[j] - values[i] * values[j]) ** 2 for i in range(3) for j in range(3) if i != j])
+    for dtype in (np.float32, np.float64):
+        if unit > 1e-40 or dtype == np.float64:
+            error = mean_squared_pair_error(Panel.from_dense(values[None].astype(dtype)), X)
+            assert error == pytest.approx(expected, rel=1e-6)
+
+
+def test_mean_squared_pair_error_beside_an_outlier():
+    rng = np.random.default_rng(0)
+    M = rng.normal(size=(200, 8)).astype(np.float32)
+    M[0, 0] = 1e6
+    E = [np.outer(v, v)[~np.eye(8, dtype=bool)] ** 2 for v in M.astype(np.float64)]
+    error = mean_squared_pair_error(Panel.from_dense(M), np.zeros((8, 1)))
+    assert error == pytest.approx(np.mean(E), rel=1e-3)
+
+
+def test_the_ridge_is_in_units_of_the_sampling_noise_of_products():
+    panel = random_panel(5, weighted=True)
+    objective = RowObjective(panel, ridge=1.0)
+    products, weights = [], []
+    shared = np.zeros(panel.n_columns)  # Σ w² over the pairs of each column
+    for u in range(panel.n_rows):
+        row = slice(panel.indptr[u], panel.indptr[u + 1])
+        v, w = panel.values[row] / objective.scale, panel.row_weights[u]
+        for a in range(len(v)):
+            for b in range(len(v)):
+                if a != b:
+                    products.append(v[a] * v[b])
+                    weights.append(w)
+                    shared[panel.columns[row][a]] += w**2
+    mean = np.average(products, weights=weights)
+    variance = np.average((np.array(products) - mean) ** 2, weights=weights)
+    assert objective.ridge == pytest.approx(np.sqrt(variance * np.sum(shared**2) / np.sum(shared)), rel=1e-9)
 
 
 @pytest.mark.parametrize("factor", [1e-60, 1e-9, 1.0, 1e9, 1e60])

@@ -17,6 +17,16 @@ def test_python_blocks_run():
     assert names["model"].second_moment_["Alien", "Brazil"].status == "measured"
 
 
+def test_the_first_example_prints_what_it_says():
+    text = README.read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    exec(compile(re.search(r"```python\n(.*?)```", text, flags=re.DOTALL)[1], str(README), "exec"), names)
+    head, tail = re.search(r"# (Entry\(.*?)…(.*)", text).groups()
+    entry = repr(names["model"].second_moment_[20, 21])
+    assert entry.startswith(head)
+    assert entry.endswith(tail)
+
+
 def test_files_it_links_to_exist():
     text = README.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)h][^)]*)\)", text):

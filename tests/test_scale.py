@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from onesided import HajekGD, InputError, OneSidedCompletion, PairMoments, synthetic
 from onesided.engines import local
+from tests.conftest import random_panel
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +96,15 @@ def test_wide_rows_need_no_pair_matrix():
     """
     run = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
     assert float(run.stdout) < 600
+
+
+def test_fits_side_by_side_leave_blas_as_it_was():
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    panel = random_panel(0)
+    with threadpool_limits(2, user_api="blas"):
+        before = [pool["num_threads"] for pool in threadpool_info()]
+        with ThreadPoolExecutor(4) as pool:
+            fits = [pool.submit(OneSidedCompletion(rank=2, random_state=0).fit, panel) for _ in range(40)]
+            assert len({fit.result().factor_.tobytes() for fit in fits}) == 1
+        assert [pool["num_threads"] for pool in threadpool_info()] == before

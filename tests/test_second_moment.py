@@ -128,3 +128,18 @@ def test_the_operator_forms_nothing_of_size_d_squared():
 
 def test_repr():
     assert repr(build()[1]) == "SecondMoment(12 × 12, output='low_rank', rank 4)"
+
+
+def test_measured_knows_the_diagonal_and_who_can_be_placed():
+    panel = Panel.from_dense([[3.0, np.nan, 4.0], [np.nan, 5.0, np.nan], [1.0, 2.0, np.nan]])
+    known = Measured.from_panel(panel.with_row_weights([1.0, 2.0, 0.0]))
+    np.testing.assert_allclose(known.diagonal, [9.0, 25.0, 16.0])
+    np.testing.assert_array_equal(known.counts, [1.0, 2.0, 1.0])
+    np.testing.assert_array_equal(known.supported, [True, False, True])  # the row of 1 and 2 does not count
+
+
+@pytest.mark.parametrize("kappa", [0.0, 1e300])
+def test_any_kappa_gives_finite_entries(kappa):
+    panel = random_panel(0)
+    T = SecondMoment(1e10 * np.ones((12, 1)), Measured.from_panel(panel), panel=panel, kappa=kappa, output="blend")
+    assert np.isfinite(T.to_dense()).all()

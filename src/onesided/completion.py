@@ -11,7 +11,7 @@ no entry at all                                        nothing was observed: …
 a single column                                        the panel has one column (n_features = 1) …
 no row with two entries                                no row has two observed entries …
 a rank above the number of columns                     rank=12 is larger than the panel's 5 columns …
-``HajekGD``: a step too long for the panel             diverged after 3 passes: …; lower step_size
+``HajekGD``: a step too long for the panel             diverged after 3 passes: …; try step_size=40
 =====================================================  ========================================================
 """
 
@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse.linalg import aslinearoperator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -31,7 +32,7 @@ from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError
 from onesided.estimator import OneSidedEstimator, Unknown, generator
 from onesided.imputation import BestLinearPredictor, LeastSquares, check_positions
-from onesided.moments import PairMoments
+from onesided.moments import PairMoments, hajek
 from onesided.objective.pairs import PairObjective
 from onesided.objective.rows import Diagonal
 from onesided.row_space import Center, check_fittable, complete
@@ -59,7 +60,8 @@ class OneSidedCompletion(OneSidedEstimator):
         Whether the factor must also explain the second moment of each column by itself. "fit" is for panels
         that are exactly of low rank; where columns have a variance of their own, it ruins the low-rank part.
     weight_exponent : float, default -0.5
-        A row of m entries weighs m to this power, times its own weight. At 0 it counts for its m² pairs.
+        A row of m entries weighs m to this power, times its own weight. At 0 it counts for its m² pairs. Between
+        -10 and 10.
     ridge : float, default 1.0
         ρ in units of the sampling noise in the sums of products.
     blend : float, optional
@@ -105,7 +107,7 @@ class OneSidedCompletion(OneSidedEstimator):
         "rank": [Interval(Integral, 0, None, closed="left")],
         "center": [StrOptions({"none", "columns"})],
         "diagonal": [StrOptions({"fit", "free"})],
-        "weight_exponent": [Interval(Real, None, None, closed="neither")],
+        "weight_exponent": [Interval(Real, -10, 10, closed="both")],
         "ridge": [Interval(Real, 0, None, closed="left")],
         "blend": [Interval(Real, 0, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -294,7 +296,7 @@ class HajekGD(OneSidedEstimator):
                 progress=progress,
             )
             if self.solve_.status == "diverged":
-                raise InputError(self.solve_.message)
+                raise InputError(f"{self.solve_.message}; try step_size={_stable_step(moments, rng):.1g}")
             self.mean_ = np.zeros(panel.n_columns)
             self._set_row_space(self.solve_.factor, Measured.from_panel(panel), panel, moments)
             values, vectors = top_eigenpairs(self.second_moment_.algorithm1, self.rank, rng)
@@ -318,3 +320,13 @@ class HajekGD(OneSidedEstimator):
     def _predictor(self) -> LeastSquares:
         check_is_fitted(self)
         return LeastSquares(np.ascontiguousarray(self.components_.T))
+
+
+def _stable_step(moments: PairMoments, rng: np.random.Generator) -> float:
+    """A step that does not diverge: near the minimum, the curvature of the loss is at most 4 λ / |Ω|.
+
+    λ is the largest eigenvalue of T, or of the random start, whose is one; a quarter is left for the way there.
+    """
+    i, j = moments.pairs()
+    largest, _ = top_eigenpairs(aslinearoperator(moments.to_matrix(hajek(moments))), 1, rng)
+    return float((moments.n_pairs + np.count_nonzero(i != j)) / (8 * max(largest[0], 1.0)))

@@ -122,6 +122,12 @@ def check_weights(given: Any, n_rows: int) -> Array:
             f"{counted(len(bad), 'row weight')} negative or not finite (first at row {bad[0]}: {weights[bad[0]]:g}); "
             "a row that is not to count weighs 0"
         )
+    used = weights[weights > 0]
+    if len(used) and not 1e-100 <= used.min() <= used.max() <= 1e100:
+        raise InputError(
+            f"row weights run from {used.min():.3g} to {used.max():.3g}; outside 1e-100 to 1e100 their squares are "
+            "lost: rescale them"
+        )
     return weights
 
 

@@ -12,9 +12,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from onesided.errors import InputError
+from onesided.engines.local import single_blas_thread
+from onesided.errors import InputError, check_choice, counted
+from onesided.intake import column_names
 from onesided.moments import PairMoments
-from onesided.objective.rows import RowObjective
+from onesided.objective.rows import mean_squared_pair_error
 from onesided.panel import Panel, as_panel
 from onesided.second_moment import Measured, Output, SecondMoment
 from onesided.solvers.result import SolveResult
@@ -36,36 +38,48 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     solve_: SolveResult
 
     def _read_for_fit(self, X: Any) -> Panel:
+        """The panel to fit. What an earlier fit left is forgotten: should this one fail, the estimator is unfitted."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
         panel = self._read(X, reset=True)
+        self.n_features_in_ = panel.n_columns
         self.column_ids_ = panel.column_ids
         self._has_ids = panel.has_column_ids
         return panel
 
     def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> Panel:
+        """Rows over the model's columns: matched by id where both have ids, otherwise by position."""
         check_is_fitted(self)
+        check_choice("unknown", unknown, ("refuse", "drop"))
         panel = self._read(X, reset=False)
         if panel.has_column_ids and self._has_ids:
             return panel.align_columns(self.column_ids_, unknown=unknown)
         if panel.n_columns != len(self.column_ids_):
+            without = "the model has" if panel.has_column_ids else "they have"
             raise InputError(
-                f"the rows have {panel.n_columns} columns without ids, but the model has {len(self.column_ids_)}"
+                f"the rows have {counted(panel.n_columns, 'column')} and the model {len(self.column_ids_)}, "
+                f"and {without} no ids to match them by"
             )
         return panel
 
     def _read(self, X: Any, *, reset: bool) -> Panel:
         if isinstance(X, Panel):
-            if reset:
-                self.n_features_in_ = X.n_columns
             return X
         if hasattr(X, "tocoo"):
             validate_data(self, X, reset=reset, skip_check_array=True)
-            return as_panel(X)
+            try:
+                return as_panel(X)
+            except InputError as error:
+                raise InputError(f"{error} (these are options of Panel.from_sparse: make the panel first)") from error
+        if column_names(X) is not None:
+            if reset or not self._has_ids or hasattr(self, "feature_names_in_"):
+                validate_data(self, X, reset=reset, skip_check_array=True)
+            return Panel.from_dense(X)
         values = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
-        panel = Panel.from_dense(values)
-        names = getattr(self, "feature_names_in_", None)
-        if names is None:
-            return panel
-        return Panel(panel.indptr, panel.columns, panel.values, panel.n_columns, column_ids=names)
+        return Panel.from_dense(values)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "second_moment_")
 
     @property
     def _n_features_out(self) -> int:
@@ -78,8 +92,8 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         output, rows weighed by their weights. Larger is better; models can be compared on the same rows.
         """
         panel = self._read_for_use(X)
-        objective = RowObjective(panel, diagonal="free")
-        return -objective.mean_squared_pair_error(self.second_moment_.low_rank.factor)
+        with single_blas_thread():
+            return -mean_squared_pair_error(panel, self.second_moment_.low_rank.factor)
 
     def _set_row_space(
         self, factor: Array, measured: Measured, panel: Panel | None, moments: PairMoments | None = None

@@ -116,6 +116,8 @@ class LeastSquares:
 
     def impute_at(self, panel: Panel, rows: Array, columns: Array) -> Array:
         """Predictions at positions, whether or not they were observed."""
+        if len(rows) == 0:
+            return np.empty(0)
         asked, back = np.unique(rows, return_inverse=True)
         q = self.coordinates(panel.take_rows(asked))
         return np.asarray(np.einsum("ka,ka->k", q[back], self.basis[columns]))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 BLOCK_PRODUCTS = 1 << 22  # products per block of columns
+ROUNDING = 1e-12  # weights smaller than this share of those taken away are lost in rounding
 POOLED_ROWS = 4.0  # how many rows' worth of evidence the pooled variance stands for
 
 
@@ -168,6 +169,11 @@ class PairMoments:
         if np.any(rows < 0) or self.n_rows + sign * other.n_rows < 0:
             raise InputError("the moments taken away hold rows that these do not: subtract a part from its whole")
         kept = rows > 0
+        counts = merged(self.counts, other.counts)[kept]
+        if np.any(counts <= ROUNDING * merged(self.counts, np.zeros(other.n_pairs))[kept]):
+            raise InputError(
+                "the rows left weigh nothing beside those taken away: build their moments from the rows themselves"
+            )
         weighted = self.weight_sums is not None or other.weight_sums is not None
         i = union[kept] // self.n_columns
         return PairMoments(
@@ -177,7 +183,7 @@ class PairMoments:
             rows[kept],
             merged(self.sums, other.sums)[kept],
             merged(self.squares, other.squares)[kept],
-            merged(self.counts, other.counts)[kept] if weighted else None,
+            counts if weighted else None,
             merged(self._squared_weights(), other._squared_weights())[kept] if weighted else None,
         )
 

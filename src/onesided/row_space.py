@@ -19,7 +19,7 @@ from onesided.solvers.spectral import spectral_start
 Array = npt.NDArray[Any]
 Center = Literal["none", "columns"]
 
-SMALLEST_NOISE = 1e-150  # for a panel of zeros, which has no unit: its inverse times any value is still finite
+SMALLEST_NOISE = 1e-300  # for a panel of zeros, which has no unit
 NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust single entries too far
 
 
@@ -58,6 +58,7 @@ def complete(
     rng = np.random.default_rng(rng)
     counts = panel.row_counts
     weights = panel.row_weights * np.where(counts > 0, np.maximum(counts, 1) ** float(weight_exponent), 0.0)
+    weights /= weights.max()
     mean = column_means(panel) if center == "columns" else np.zeros(panel.n_columns)
     with single_blas_thread():
         objective = RowObjective(panel, center=mean, weights=weights, diagonal=diagonal, ridge=ridge)
@@ -72,16 +73,21 @@ def complete(
             progress=progress,
         )
         factor = principal_axes(solve.factor * objective.scale)
-    return RowSpace(mean, factor, noise_variance(panel, mean, factor), solve)
+        return RowSpace(mean, factor, noise_variance(panel, mean, factor), solve)
 
 
 def column_means(panel: Panel) -> Array:
-    """The weighted mean of each column; the mean of all entries for a column never seen."""
+    """The weighted mean of each column; the mean of all entries for a column never seen.
+
+    Values are taken as differences from the column's first, so that the mean of a constant column is exact.
+    """
     weights = np.repeat(panel.row_weights, panel.row_counts)
-    sums = np.bincount(panel.columns, weights * panel.values, minlength=panel.n_columns)
+    first = np.zeros(panel.n_columns)
+    first[panel.columns[::-1]] = panel.values[::-1]
+    sums = np.bincount(panel.columns, weights * (panel.values - first[panel.columns]), minlength=panel.n_columns)
     counts = np.bincount(panel.columns, weights, minlength=panel.n_columns)
-    overall = sums.sum() / counts.sum()
-    return np.where(counts > 0, sums / np.where(counts > 0, counts, 1.0), overall)
+    means = first + sums / np.where(counts > 0, counts, 1.0)
+    return np.where(counts > 0, means, counts @ means / counts.sum())
 
 
 def principal_axes(factor: Array) -> Array:
@@ -103,7 +109,7 @@ def noise_variance(panel: Panel, mean: Array, factor: Array) -> Array:
     residuals = panel.values - mean[panel.columns]
     total = float(weights @ residuals**2) / float(weights.sum())
     rounding = 1e-8 * float(np.max(np.abs(panel.values)))
-    floor = max(NOISE_FLOOR * total, rounding**2, SMALLEST_NOISE)
+    floor = NOISE_FLOOR * total if total > 0 else max(rounding**2, SMALLEST_NOISE)
     norms = np.sum(factor**2, axis=1)
     placed = norms[panel.columns] > 0
     left = total

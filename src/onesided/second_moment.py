@@ -174,9 +174,8 @@ class SecondMoment(LinearOperator):
         diagonal = rows[:, None] == columns[None, :]
         kappa = np.where(diagonal, 0.0, self._kappa)
         weight = counts + kappa
-        # κ L / (N + κ) + S / (N + κ), and L where there is no measurement.
-        blended = (sums + kappa * low_rank) / np.where(counts > 0, weight, 1.0)
-        return np.where(counts > 0, blended, low_rank)
+        measured = sums / np.where(counts > 0, counts, 1.0)
+        return low_rank + (measured - low_rank) * counts / np.where(counts > 0, weight, 1.0)
 
     def to_dense(self) -> Array:
         """All of T, d × d."""

@@ -10,10 +10,11 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -40,10 +41,34 @@ def thread_count() -> int:
     return int(asked)
 
 
-def single_blas_thread() -> AbstractContextManager[Any]:
+class _BlasLimit:
+    """BLAS at one thread for as long as anyone holds it, in whatever thread; then as it was before."""
+
+    def __init__(self) -> None:
+        self._lock, self._holders = Lock(), 0
+        self._limit: Any = None
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        with self._lock:
+            if self._holders == 0:
+                self._limit = _blas().limit(limits=1, user_api="blas")
+            self._holders += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holders -= 1
+                if self._holders == 0:
+                    self._limit.restore_original_limits()
+
+
+_limit = _BlasLimit()
+
+
+def single_blas_thread() -> AbstractContextManager[None]:
     """Hold BLAS to one thread: for repeatable sums, and because our own threads fill the cores."""
-    limits: AbstractContextManager[Any] = _blas().limit(limits=1, user_api="blas")
-    return limits
+    return _limit.hold()
 
 
 @lru_cache(maxsize=1)

@@ -292,7 +292,7 @@ def row_solve(indptr: Array, columns: Array, values: Array, X: Array, precision:
                 rest = P[a, c]
                 for k in range(c):
                     rest -= P[a, k] * P[c, k]
-                P[a, c] = np.sqrt(rest) if a == c else rest / P[c, c]
+                P[a, c] = np.sqrt(max(rest, 1.0)) if a == c else rest / P[c, c]  # below one only by rounding
         for c in range(r):  # L⁻¹, column by column
             inverse[c, c] = 1.0 / P[c, c]
             for a in range(c + 1, r):

@@ -65,23 +65,22 @@ class RowObjective:
     ) -> None:
         check_choice("diagonal", diagonal, ("fit", "free"))
         weights = panel.row_weights if weights is None else weights
-        self.scale, values = _standardised(panel, center)
+        values = panel.values.astype(np.float64) - (0.0 if center is None else center[panel.columns])
+        self.scale = _root_mean_square(values[np.repeat(weights > 0, panel.row_counts)]) or 1.0
+        values /= self.scale
         entry_weights = np.repeat(weights, panel.row_counts)
         self.n_columns, self.diagonal = panel.n_columns, diagonal
         self.counts = np.bincount(panel.columns, entry_weights, minlength=panel.n_columns)
-        self.squares = np.bincount(
-            panel.columns, entry_weights * values.astype(np.float64) ** 2, minlength=panel.n_columns
-        )
+        self.squares = np.bincount(panel.columns, entry_weights * values**2, minlength=panel.n_columns)
         # Σ_{i≠j} N_ij for each column j: how much weight it shares with others.
         self.pair_counts = np.bincount(
             panel.columns, entry_weights * np.repeat(panel.row_counts - 1, panel.row_counts), panel.n_columns
         )
-        products = _Products.of(panel, values, weights)
-        self.ridge = ridge * products.sampling_noise
-        self._products = products
+        self.ridge = ridge * _Products.of(panel, values, weights).sampling_noise if ridge else 0.0
+        self._dtype = panel.values.dtype
+        values = values.astype(self._dtype, copy=False)
         self.engine = LocalEngine(panel.indptr, panel.columns, values, weights, panel.n_columns)
-        self._dtype = values.dtype
-        self.resolution = 10 * float(np.finfo(values.dtype).eps)  # relative rounding error of a loss
+        self.resolution = 10 * float(np.finfo(self._dtype).eps)  # relative rounding error of a loss
 
     def value_and_gradient(self, X: Array) -> tuple[float, Array]:
         """L(X) and its gradient, in one pass over the rows."""
@@ -97,15 +96,6 @@ class RowObjective:
             gradient -= 2 * (self.counts * norms - self.squares)[:, None] * X
         value, slope = ridge(X)
         return loss + self.ridge * value, gradient + self.ridge * slope
-
-    def mean_squared_pair_error(self, factor: Array) -> float:
-        """The mean of (x_iᵀx_j − v_i v_j)² over the pairs i ≠ j of all rows, in the units of the data."""
-        if self._products.total_weight == 0:
-            raise InputError("no row has two observed entries: there is no pair to compare with")
-        X = factor / self.scale
-        loss, _ = self.value_and_gradient(X)
-        loss -= self.ridge * ridge(X)[0]
-        return (2 * loss / self._products.total_weight + self._products.mean_square) * self.scale**4
 
     def curvature(self, X: Array) -> Array:
         """The Hessian's diagonal blocks ∂²L/∂x_j², one r × r matrix per column.
@@ -149,6 +139,27 @@ class RowObjective:
         return np.asarray(product)
 
 
+def mean_squared_pair_error(panel: Panel, factor: Array) -> float:
+    """The mean of (x_iᵀx_j − v_i v_j)² over the pairs i ≠ j of all rows, each weighed by its row's weight.
+
+    >>> round(mean_squared_pair_error(Panel.from_dense([[1.0, 3.0]]), np.ones((2, 1))), 12)
+    4.0
+    """
+    scale = max(_root_mean_square(panel.values), _root_mean_square(factor)) or 1.0
+    values, X = panel.values.astype(np.float64) / scale, np.ascontiguousarray(factor / scale, dtype=np.float64)
+    weights = panel.row_weights / (panel.row_weights.max() or 1.0)
+    products = _Products.of(panel, values, weights)
+    if products.total_weight == 0:
+        raise InputError("no row has two observed entries: there is no pair to compare with")
+    explained = 0.0
+    if X.shape[1]:
+        engine = LocalEngine(panel.indptr, panel.columns, values, weights, panel.n_columns)
+        explained = engine.sum(lambda rows: cpu.row_pass(rows.indptr, rows.columns, rows.values, rows.weights, X))[0]
+    entry_weights, norms = np.repeat(weights, panel.row_counts), np.sum(X**2, axis=1)[panel.columns]
+    explained -= float(entry_weights @ (norms**2 / 2 - values**2 * norms))
+    return max(2 * explained / products.total_weight + products.mean_square, 0.0) * scale**4  # rounding aside
+
+
 @dataclass(frozen=True)
 class _Products:
     """Statistics of all products of two different entries of a row, before any model."""
@@ -173,16 +184,7 @@ class _Products:
         return cls(total, mean_square, float(noise))
 
 
-def _standardised(panel: Panel, center: Array | None) -> tuple[float, Array]:
-    """The root mean square of the centred values, and the values in that unit.
-
-    Centring a panel without variation leaves only rounding errors, which are not to be fitted: they are zero.
-    """
-    dtype = panel.values.dtype
-    values = panel.values if center is None else panel.values - center[panel.columns].astype(dtype)
-    size, left = (float(np.max(np.abs(one), initial=0.0)) for one in (panel.values, values))
-    if left <= 10 * np.finfo(dtype).eps * size:
-        return 1.0, np.zeros_like(values)
-    # Divided by the largest first, so that no square can overflow or vanish.
-    scale = left * float(np.sqrt(np.mean((values / dtype.type(left)) ** 2, dtype=np.float64)))
-    return scale, values / dtype.type(scale)
+def _root_mean_square(values: Array) -> float:
+    """Divided by the largest first, so that no square can overflow or vanish."""
+    largest = float(np.max(np.abs(values), initial=0.0))
+    return largest * float(np.sqrt(np.mean((values / largest) ** 2, dtype=np.float64))) if largest > 0 else 0.0

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onesided.errors import counted
 from onesided.solvers.result import Progress, SolveResult, ValueAndGradient
 
 Array = npt.NDArray[Any]
@@ -30,7 +31,7 @@ def gradient_descent(
     """X ← X − η ∇ℓ(X), ``iterations`` times.
 
     A fixed step that is too long makes the loss grow without bound. That ends the descent with the status
-    "diverged" and the best factor so far.
+    "diverged" and the best factor so far. The loss of the last factor is evaluated too.
 
     >>> result = gradient_descent(lambda x: (float(x @ x), 2 * x), np.ones(2), step_size=0.25, iterations=3)
     >>> result.factor, result.status
@@ -40,22 +41,22 @@ def gradient_descent(
     """
     X = best = np.array(start, dtype=np.float64)
     history: list[float] = []
-    for iteration in range(iterations):
+    for iteration in range(iterations + 1):
         with np.errstate(over="ignore", invalid="ignore"):  # an overflow is divergence, and is said to be
             loss, gradient = value_and_gradient(X)
         history.append(loss)
         if not np.isfinite(loss) or loss > DIVERGED * history[0]:
             detail = (
                 f"with step_size={step_size:g} the loss rose from {history[0]:.4g} to {loss:.4g} "
-                f"in {iteration} iterations; try step_size={step_size / 10:g}"
+                f"in {counted(iteration, 'iteration')}"
             )
-            return SolveResult(best, "diverged", tuple(history), iteration + 1, detail)
+            return SolveResult(best, "diverged", tuple(history), len(history), detail)
+        if iteration == iterations:
+            break
         if loss <= min(history):
             best = X
         with np.errstate(over="ignore", invalid="ignore"):
             X = X - step_size * gradient
         if progress is not None:
             progress(iteration + 1, loss)
-    if not np.isfinite(X).all():
-        return SolveResult(best, "diverged", tuple(history), iterations, f"the last step of {step_size:g} overflowed")
-    return SolveResult(X, "completed", tuple(history), iterations)
+    return SolveResult(X, "completed", tuple(history), len(history))

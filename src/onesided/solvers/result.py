@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy.typing as npt
@@ -19,22 +19,23 @@ REMEDIES: dict[Status, str] = {
     "converged": "the expected decrease fell below the tolerance",
     "completed": "all iterations were made; whether they suffice is not known: compare with more",
     "limit": "the limit of passes was reached before convergence; raise max_passes or tol",
-    "stalled": "no step lowered the loss although the gradient is not zero; raise tol, or use float64 values",
+    "stalled": "no step lowered the loss although the gradient is not zero; raise tol, or use float64 values and look "
+    "for outliers",
     "diverged": "the loss grew beyond its start; lower step_size",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class SolveResult:
-    """A factor, how the solver ended, and the loss after each iteration.
+    """A factor, how the solver ended, and the loss: of the start, then after each iteration.
 
     ``status`` is "converged", "completed" (a fixed number of iterations), "limit", "stalled" or "diverged";
     ``message`` says in words what happened and, for the last three, what to do. ``passes`` counts evaluations.
     """
 
-    factor: Array
+    factor: Array = field(repr=False)
     status: Status
-    history: tuple[float, ...]
+    history: tuple[float, ...] = field(repr=False)
     passes: int
     detail: str = ""
 

@@ -5,10 +5,14 @@ the top eigenpairs of K = C^½ T̂ C^½, X = C^−½ U Λ^½. The off-diagonal p
 diagonal stands c_j T̂_jj when the diagonal is fitted, and nothing when it is free. Columns seen rarely would get
 large rows by chance, so a tenth of the mean is added to every c_j. Last, the length of X is set to the best one:
 L(tX) = a t⁴ − b t², with a and b known from one value and gradient.
+
+Where the best length is zero, because the ridge outweighs what the directions explain together, the start is made
+of the directions in which the loss falls from X = 0: eigenvectors of the sums of products above ρ, if there are any.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,7 +32,7 @@ def spectral_start(objective: RowObjective, rank: int, rng: np.random.Generator)
     """A d × rank factor near the minimum of ``objective``; columns never seen are zero."""
     counts = objective.pair_counts
     seen = counts > 0
-    if rank == 0 or not seen.any():
+    if rank == 0 or not seen.any() or not objective.squares.any():
         return np.zeros((objective.n_columns, rank))
     damped = counts + DAMPING * counts[seen].mean()
     root = np.sqrt(damped)
@@ -41,21 +45,39 @@ def spectral_start(objective: RowObjective, rank: int, rng: np.random.Generator)
         off = objective.gram(V / root[:, None]) - (objective.squares / root)[:, None] * V
         return np.asarray(off * (counts.sum() / root)[:, None] + own[:, None] * V)
 
-    shape = (len(root), len(root))
-    K = LinearOperator(shape, matvec=lambda v: apply(v).ravel(), matmat=apply, dtype=np.float64)
-    values, vectors = top_eigenpairs(K, rank, rng, tol=1e-2)
+    values, vectors = top_eigenpairs(_operator(apply, len(root)), rank, rng, tol=1e-2)
+    X = _at_best_length(objective, vectors / root[:, None], values, rng)
+    return X if X.any() else _away_from_zero(objective, rank, rng)
+
+
+def _at_best_length(objective: RowObjective, axes: Array, values: Array, rng: np.random.Generator) -> Array:
     strength = np.sqrt(np.maximum(values, 0.0))
-    X: Array = vectors * strength / root[:, None]
+    X: Array = axes * strength
     # A direction at zero is a stationary point: leave it in every direction that has no strength of its own.
     X += np.where(strength > 0, 0.0, JITTER) * rng.standard_normal(X.shape)
-    X[~seen] = 0.0
-
+    X[objective.pair_counts == 0] = 0.0
     loss, gradient = objective.value_and_gradient(X)
     quartic = (float(np.vdot(gradient, X)) - 2 * loss) / 2
     quadratic = quartic - loss
-    if quartic > 0:  # a gain lost in rounding is none: then zero is the best length
-        X *= np.sqrt(quadratic / (2 * quartic)) if quadratic > objective.resolution * quartic else 0.0
-    return X
+    if quartic <= 0:
+        return X
+    # A gain lost in rounding is none: then zero is the best length.
+    return X * (np.sqrt(quadratic / (2 * quartic)) if quadratic > objective.resolution * quartic else 0.0)
+
+
+def _away_from_zero(objective: RowObjective, rank: int, rng: np.random.Generator) -> Array:
+    own = objective.squares if objective.diagonal == "free" else np.zeros(objective.n_columns)
+
+    def apply(V: Array) -> Array:
+        V = V.reshape(len(own), -1)
+        return objective.gram(V) - own[:, None] * V
+
+    values, vectors = top_eigenpairs(_operator(apply, len(own)), rank, rng, tol=1e-2)
+    return _at_best_length(objective, vectors, values - objective.ridge, rng)
+
+
+def _operator(apply: Callable[[Array], Array], d: int) -> LinearOperator:
+    return LinearOperator((d, d), matvec=lambda v: apply(v).ravel(), matmat=apply, dtype=np.float64)
 
 
 def top_eigenpairs(

@@ -177,12 +177,14 @@ def test_fit_without_the_panel(home: Path, tmp_path: Path) -> None:
 
 
 def test_duplicates_and_missing_values_can_be_settled(write: Any, tmp_path: Path) -> None:
-    table = write(text() + "u0,ale,4\nu0,ale,6\nu1,gin,\nu1,tea,inf\n")
+    table = write(text() + "u0,ale,4\nu0,ale,6\nu1,gin,\nu1,tea,inf\nu2,rye,NA\n")
     result = succeed("fit", table, "-o", tmp_path / "m", "--rank", 1, "--duplicates", "last", "--non-finite", "drop")
     panel = OneSidedCompletion.load(tmp_path / "m").second_moment_.panel
     assert panel is not None
     assert panel.to_dense()[0, 0] == 6
     assert result["entries"] == panel.n_entries
+    assert result["lines_dropped"] == 3
+    assert result["lines_merged"] == 322 - panel.n_entries > 0
 
 
 def test_warnings_go_to_stderr(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,6 +203,7 @@ def test_warnings_go_to_stderr(home: Path, tmp_path: Path, monkeypatch: pytest.M
 BAD_TABLES: dict[str, tuple[str, tuple[object, ...], str]] = {
     "infinite": (f"{HEADER}a,x,inf\na,y,2\n", (), "1 infinite value"),
     "NaN": (f"{HEADER}a,x,nan\na,y,\n", (), "2 NaN or missing values"),
+    "missing": (f"{HEADER}a,x,NA\na,y,NULL\na,z,null\n", (), "3 NaN or missing values"),
     "NaN's remedy": (f"{HEADER}a,x,nan\na,y,1\n", (), "--non-finite drop"),
     "duplicates": (f"{HEADER}a,x,1\na,x,2\n", (), "row 'a', column 'x' with values 1 and 2"),
     "duplicates' remedy": (f"{HEADER}a,x,1\na,x,2\n", (), "--duplicates mean, sum or last"),
@@ -219,6 +222,7 @@ BAD_TABLES: dict[str, tuple[str, tuple[object, ...], str]] = {
     "empty": ("", (), "holds no entries: it is empty"),
     "header only": (HEADER, (), "holds no entries, only a header"),
     "values too large": (f"{HEADER}a,x,1e80\na,y,2\n", (), "rescale"),
+    "dense": ("1,2,3,4,5\n", (), "has no header and 5 fields in its first line"),
     "no table": ("hello\n", (), "expected fields between"),
     "unknown choice": (text(), ("--duplicates", "first"), "Invalid value for '--duplicates': 'first'"),
 }
@@ -229,6 +233,12 @@ def test_fit_refuses(write: Any, tmp_path: Path, case: str) -> None:
     content, options, message = BAD_TABLES[case]
     rank = () if "--rank" in options else ("--rank", 1)
     refuse("fit", write(content), "-o", tmp_path / "m", *rank, *options, folder=tmp_path, message=message)
+
+
+def test_errors_of_a_table_keep_their_words(tmp_path: Path) -> None:
+    table = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"user": pa.array([2**63], pa.uint64()), "item": [1], "rating": [1.0]}), table)
+    refuse("fit", table, "-o", tmp_path / "m", folder=tmp_path, message="with ids as text if they exceed int64")
 
 
 def test_fit_refuses_what_is_not_there(tmp_path: Path) -> None:
@@ -301,6 +311,27 @@ def test_endings_refused(home: Path, tmp_path: Path, command: str, output: str) 
     refuse(command, *inputs(command, home), "-o", output, folder=tmp_path, message=message)
 
 
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("fit table.csv", "table.csv"),
+        ("fit ./table.csv", "link.csv"),
+        ("impute model.csv table.csv", "./table.csv"),
+        ("impute model.csv table.csv", "model.csv"),
+        ("impute model.csv table.csv --at at.csv", "at.csv"),
+    ],
+)
+@pytest.mark.usefixtures("no_work")
+def test_inputs_are_not_replaced(home: Path, tmp_path: Path, command: str, output: str) -> None:
+    contents = {"table.csv": NEW.encode(), "at.csv": NEW.encode(), "model.csv": (home / "model.onesided").read_bytes()}
+    for name, content in contents.items():
+        Path(name).write_bytes(content)
+    Path("link.csv").symlink_to("table.csv")
+    message = f"the output {Path(output)} is the input"
+    refuse(*command.split(), "-o", output, folder=tmp_path, message=message)
+    assert {name: Path(name).read_bytes() for name in contents} == contents
+
+
 @pytest.mark.usefixtures("no_work")
 def test_a_device_is_not_replaced(home: Path, tmp_path: Path) -> None:
     refuse("fit", home / "table.csv", "-o", os.devnull, folder=tmp_path, message="is not a regular file")
@@ -313,7 +344,8 @@ def test_a_device_is_not_replaced(home: Path, tmp_path: Path) -> None:
 def test_impute_does_what_the_library_does(home: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
     result = succeed("impute", home / "model.onesided", home / "new.csv", "-o", out)
-    assert result == {"output": str(out), "rows": 2, "entries_dropped": 0, "values": 16}
+    none = {"lines_dropped": 0, "lines_merged": 0, "entries_dropped": 0}
+    assert result == {"output": str(out), "rows": 2, **none, "values": 16}
     panel = Panel.from_arrays(["zoe", "zoe", "yan"], ["tea", "gin", "rye"], [0.5, -1.0, 0.25])
     values, deviations = OneSidedCompletion.load(home / "model.onesided").impute(panel, return_std=True)
     expected = [
@@ -389,6 +421,16 @@ def test_unknown_columns(home: Path, write: Any, tmp_path: Path) -> None:
     assert lines(out)[8:] == lines(tmp_path / "known.csv")
     means = OneSidedCompletion.load(home / "model.onesided").mean_  # all that is known of a row without entries
     assert [one[2] for one in lines(out)[:8]] == pytest.approx(means.tolist())
+
+
+def test_lines_left_out_are_counted(home: Path, write: Any, tmp_path: Path) -> None:
+    table = write(f"{NEW}zoe,tea,1\nyan,ale,NA\nyan,milk,2\n")
+    arguments = ("impute", home / "model.onesided", table, "-o", tmp_path / "out.csv", "--unknown", "drop")
+    arguments += ("--duplicates", "mean", "--non-finite", "drop")
+    result = succeed(*arguments)
+    assert [result[name] for name in ("lines_dropped", "lines_merged", "entries_dropped")] == [1, 1, 1]
+    printed = run(*arguments).stdout
+    assert "lines dropped    1\nlines merged     1\n" in printed
 
 
 def test_unknown_positions(home: Path, write: Any, tmp_path: Path) -> None:

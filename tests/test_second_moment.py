@@ -143,3 +143,10 @@ def test_any_kappa_gives_finite_entries(kappa):
     panel = random_panel(0)
     T = SecondMoment(1e10 * np.ones((12, 1)), Measured.from_panel(panel), panel=panel, kappa=kappa, output="blend")
     assert np.isfinite(T.to_dense()).all()
+
+
+@pytest.mark.parametrize("ids", [(slice(None), 0), ([0, 1], 2), 3, (0, 1, 2)])
+def test_what_is_not_two_ids_is_refused_with_the_way_to_blocks(ids):
+    _, T, _ = build()
+    with pytest.raises(InputError, match=r"two column ids, for example T\[3, 7\].*block\(rows, columns\)"):
+        T[ids]

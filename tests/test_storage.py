@@ -408,6 +408,19 @@ def test_files_have_the_permissions_of_any_other(path: Path) -> None:
     assert path.stat().st_mode == other.stat().st_mode
 
 
+def test_output_that_is_an_input(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, link = path.with_name("other"), path.with_name("link")
+    storage.check_output(path, inputs=[path, other])  # neither is there
+    path.write_bytes(b"input")
+    link.symlink_to(path)
+    storage.check_output(other, inputs=[path, link])
+    monkeypatch.chdir(path.parent)
+    for output in (path, link, Path(path.name), path.parent / "." / path.name):
+        with pytest.raises(InputError, match=f"the output {output} is the input {path}.*; name another file"):
+            storage.check_output(output, (".csv",), inputs=[other, path])
+    assert path.read_bytes() == b"input"
+
+
 def test_output_that_cannot_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.check_output(path)
     storage.check_output(path.with_suffix(".CSV"), (".csv", ".tsv"))

@@ -13,12 +13,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from onesided import tables
 from onesided.errors import InputError
+from onesided.ids import as_ids, encode_ids
 from onesided.tables import open_table
 
 ENTRIES = {"userId": [7, 7, 12], "movieId": [31, 1029, 31], "rating": [2.5, 3.0, 4.0]}
@@ -153,8 +155,17 @@ def test_a_long_list_of_columns_is_cut(write: Write) -> None:
 
 
 def test_too_few_columns_without_header(write: Write) -> None:
-    with pytest.raises(InputError, match="no header and 2 columns; expected row, column, value"):
+    with pytest.raises(InputError, match="no header and 2 fields in its first line; expected row, column, value"):
         open_table(write("1,2\n"))
+
+
+def test_too_many_columns_without_header(write: Write) -> None:
+    path = write(",".join(["74", "-7.82", "8.79"] + ["99"] * 98) + "\n")
+    message = "no header and 101 fields in its first line; expected row, column"
+    with pytest.raises(InputError, match=rf"{message}, value and at most 1 other\. .* Panel\.from_dense\(\)"):
+        open_table(path)
+    with pytest.raises(InputError, match=rf"{message} and at most 2 others\. Add a header line that names them$"):
+        open_table(path, values=False)
 
 
 # The separator of two bytes
@@ -198,6 +209,28 @@ def test_ids_that_turn_to_text_late(write: Write, last: str) -> None:
     assert len(batches) > 10
     ids = [id_ for batch in batches for id_ in batch.column("user").to_pylist()]
     assert ids == [str(k) for k in range(200)] + [last]
+
+
+def test_float_ids_are_refused_with_a_remedy() -> None:
+    remedy = r'ids must be all integers or all strings; cast floats first, for example with astype\("Int64"\)'
+    for ids in ([1.0, 2.0], np.array([1.0]), [1, float("nan")]):
+        with pytest.raises(InputError, match=remedy):
+            as_ids(ids, "ids")
+    with pytest.raises(InputError, match=remedy):
+        encode_ids(pa.array([1.0, 2.5]), "user")
+    with pytest.raises(InputError, match=r"all strings$"):
+        encode_ids(pa.array([True]), "user")
+
+
+@pytest.mark.parametrize("missing", ["", "NA", "N/A", "NULL", "null", "None", '"NA"'])
+@pytest.mark.parametrize("last", ["5", "007", "x"])
+def test_what_is_missing_as_a_value_may_be_an_id(write: Write, missing: str, last: str) -> None:
+    found = read(write(f"{HEADER}{missing},1,{missing}\n{last},2,4\n"))
+    assert found["rating"] == [None, 4.0]
+    if missing:
+        assert found["user"] == [missing.strip('"'), last]
+    else:
+        assert found["user"] == [None, 5 if last == "5" else last]
 
 
 def test_empty_fields_are_null(write: Write) -> None:
@@ -252,7 +285,7 @@ def test_a_quote_left_open_drops_no_lines(write: Write) -> None:
             HEADER + "1,2,3\n1,2,abc\n",
             "line 3 of .* has 'abc' in column 'rating'; expected a number .* value=",
         ),
-        (HEADER + "1,2,NA\n", "line 2 of .* has 'NA' in column 'rating'"),
+        (HEADER + "1,2,NA.\n", "line 2 of .* has 'NA.' in column 'rating'"),
         ("1::2::3\n1::2::x\n", "line 2 of .* has 'x' in column 'value'"),
         (HEADER + "1,2,3\n1,2\n", "line 3 of .* has 2 fields where the first line has 3: '1,2'"),
         (HEADER + "1,2,3,4\n", "line 2 of .* has 4 fields where the first line has 3"),

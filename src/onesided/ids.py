@@ -18,6 +18,7 @@ Array = npt.NDArray[Any]
 Coded = tuple[Array | None, Array, int]  # ids (or None), the code of each entry, how many codes there are
 
 _EXPECTED = "ids must be all integers or all strings"
+_NO_FLOATS = f'{_EXPECTED}; cast floats first, for example with astype("Int64") or astype(str)'
 
 
 def encode_ids(ids: pa.Array | pa.ChunkedArray, name: str) -> Coded:
@@ -44,7 +45,8 @@ def encode_ids(ids: pa.Array | pa.ChunkedArray, name: str) -> Coded:
     elif _is_text(ids.type):
         ids = ids.cast(pa.large_string())
     else:
-        raise InputError(f"{name!r} holds {ids.type}, for example {shown(ids[0].as_py())}; {_EXPECTED}")
+        expected = _NO_FLOATS if pa.types.is_floating(ids.type) else _EXPECTED
+        raise InputError(f"{name!r} holds {ids.type}, for example {shown(ids[0].as_py())}; {expected}")
     coded = pc.dictionary_encode(ids)
     if isinstance(coded, pa.ChunkedArray):
         coded = coded.combine_chunks()
@@ -85,9 +87,10 @@ def as_ids(given: Any, name: str) -> Array:
             return ids
         if not all(issubclass(one, (int, np.integer)) and one is not bool for one in types):
             found = " and ".join(sorted(one.__name__ for one in types))
-            raise InputError(f"{name} hold {found}; {_EXPECTED}")
+            expected = _NO_FLOATS if any(issubclass(one, (float, np.floating)) for one in types) else _EXPECTED
+            raise InputError(f"{name} hold {found}; {expected}")
     elif ids.dtype.kind not in "iu":
-        raise InputError(f"{name} hold {ids.dtype}; {_EXPECTED}")
+        raise InputError(f"{name} hold {ids.dtype}; {_NO_FLOATS if ids.dtype.kind == 'f' else _EXPECTED}")
     limits = np.iinfo(np.int64)
     if np.any(ids > limits.max) or np.any(ids < limits.min):
         raise InputError(f"{name} reach beyond 64-bit integers; use strings")

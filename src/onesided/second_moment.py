@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -148,8 +149,11 @@ class SecondMoment(LinearOperator):
         )
 
     def __getitem__(self, ids: tuple[Any, Any]) -> Entry:
-        if not isinstance(ids, tuple) or len(ids) != 2:
-            raise InputError(f"index the second moment by two column ids; found {ids!r}")
+        if not isinstance(ids, tuple) or len(ids) != 2 or not all(isinstance(one, (str, Integral)) for one in ids):
+            raise InputError(
+                f"index the second moment by two column ids, for example T[3, 7]; found {ids!r}. "
+                "For several entries use block(rows, columns), for all to_dense()"
+            )
         i, j = known_positions(self.column_ids, ids, "column")
         count: float | None
         if i == j:

@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,9 +110,14 @@ def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
 
 
-def check_output(path: str | os.PathLike[str], endings: tuple[str, ...] = ()) -> None:
-    """Refuse a path that could not be written, or has none of the endings, before any work is done for it."""
+def check_output(
+    path: str | os.PathLike[str], endings: tuple[str, ...] = (), *, inputs: Iterable[str | os.PathLike[str]] = ()
+) -> None:
+    """Refuse, before any work is done, a path that is an input, has none of the endings or cannot be written."""
     path = Path(path)
+    for one in map(Path, inputs):
+        if path.exists() and one.exists() and path.samefile(one):
+            raise InputError(f"the output {path} is the input {one}, which it would replace; name another file")
     if endings and path.suffix.lower() not in endings:
         listed = f"{', '.join(endings[:-1])} or {endings[-1]}"
         raise InputError(f"cannot tell the format of {path} from its name; name it {listed}")

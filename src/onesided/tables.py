@@ -19,7 +19,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onesided.errors import InputError
+from onesided.errors import InputError, counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +36,8 @@ _KNOWN_NAMES = {
     "value": "value rating score stars overall answer response bookrating",
 }
 _SEPARATORS = ("::", "\t", ";", ",")
+_MOST_FIELDS = 4  # of a line without header: row, column, value and, often, a time
+_MISSING = ("", "NA", "N/A", "NULL", "null", "None")  # as values; pyarrow itself reads nan as a number
 _NARROW = "\x1f"  # the one byte that stands in for "::": ASCII's own unit separator
 _BLOCK_BYTES = 1 << 20
 _PROGRESS_SECONDS = 0.1
@@ -46,7 +48,8 @@ class TableStream:
     """The entries of a file: ``reader`` yields batches of the columns ``row``, ``column``, ``value``.
 
     The names are those of the file, or "row", "column" and "value" where it has no header; ``value`` is None
-    where only positions were asked for. Ids are int64 or string, values float64; an empty field is null.
+    where only positions were asked for. Ids are int64 or string, values float64; an empty field is null, and
+    so is a value written as NA, N/A, NULL, null or None, which may be ids.
 
     >>> import pyarrow as pa
     >>> entries = pa.table({"user": [1, 2], "movie": [5, 5]})
@@ -77,7 +80,8 @@ def open_table(
 
     Text is UTF-8. Its separator is the first of ``::``, tab, ``;`` and ``,`` that occurs in the first line;
     fields may be quoted, except between ``::``. Where no names were given and the third field of the first
-    line (the last, if there are fewer) is a number, there is no header: the columns are row, column, value.
+    line (the last, if there are fewer) is a number, there is no header: the columns are row, column, value and at
+    most one more.
 
     Ids of text are int64 if the whole file writes them as plain integers ("7", not "007"), else strings: so
     "007" and "7" stay different ids. As the last line may decide this, the needed columns of text are read
@@ -184,17 +188,29 @@ def _open_text(path: Path, asked: _Asked, progress: Progress | None) -> tuple[li
     header = None  # read by pyarrow
     if any(asked.values()) or not _is_number(fields[:3][-1]):
         names = _choose_columns(path, fields, asked)
-    elif len(fields) >= len(asked):
+    else:
+        _check_fields(path, len(fields), asked)
         names = list(asked)
         header = names + [f"field {k + 1}" for k in range(len(names), len(fields))]
-    else:
-        raise InputError(f"{path} has no header and {len(fields)} columns; expected {', '.join(asked)}")
     table = _read_text(path, dialect, header, names, progress)
     if table.num_rows == 0:
         raise InputError(f"{path} holds no entries, only a header")
     with ThreadPoolExecutor(2) as pool:  # casting releases the interpreter lock
         ids = list(pool.map(_settle_ids, table.columns[:2]))
     return names, pa.table(ids + table.columns[2:], names=names).to_reader()
+
+
+def _check_fields(path: Path, found: int, asked: _Asked) -> None:
+    """Refuse a file without header whose lines cannot be entries."""
+    where, expected = f"{path} has no header and {found} fields in its first line", ", ".join(asked)
+    if found < len(asked):
+        raise InputError(f"{where}; expected {expected}")
+    if found > _MOST_FIELDS:
+        dense = ", or, if it is a dense matrix with one row per line, read it in Python with Panel.from_dense()"
+        raise InputError(
+            f"{where}; expected {expected} and at most {counted(_MOST_FIELDS - len(asked), 'other')}. "
+            f"Add a header line that names them{dense if 'value' in asked else ''}"
+        )
 
 
 def _first_line(path: Path) -> tuple[Any, list[str]]:
@@ -222,7 +238,7 @@ def _first_line(path: Path) -> tuple[Any, list[str]]:
     else:  # without newlines_in_values, pyarrow's threads silently drop lines after a quote left open
         dialect = csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     try:  # by pyarrow, as the lines below it, so that both agree on quotes
-        header = csv.read_csv(io.BytesIO(line + b"\n"), parse_options=dialect)
+        header = csv.read_csv(_native(line + b"\n"), parse_options=dialect)
     except pa.ArrowInvalid:
         raise InputError(f"line 1 of {path} has a quote that is not closed: {text[:80]!r}") from None
     return dialect, header.column_names
@@ -263,6 +279,19 @@ def _decompressed(raw: Any) -> Any:
     return raw
 
 
+def _native(text: bytes) -> Any:
+    """A stream over a copy in pyarrow's memory.
+
+    A thread of pyarrow may be the last to let go of what it read, after the table was returned. If that were an
+    object of Python's, and the interpreter about to end, the process would abort.
+    """
+    import pyarrow as pa
+
+    memory = pa.BufferOutputStream()
+    memory.write(text)
+    return pa.BufferReader(memory.getvalue())
+
+
 class _Narrowed(io.RawIOBase):
     """A stream of bytes in which one byte stands for each ``::``, as pyarrow takes no longer separator."""
 
@@ -288,9 +317,9 @@ def _read_text(
     from pyarrow import csv
 
     types = zip(names, (pa.string(), pa.string(), pa.float64()), strict=False)
-    # Only the empty field is null: "NA" may be an id, and is no number.
+    # No string is null, as "NA" may be an id; empty ids are found later.
     convert = csv.ConvertOptions(
-        include_columns=names, column_types=dict(types), null_values=[""], strings_can_be_null=True
+        include_columns=names, column_types=dict(types), null_values=_MISSING, strings_can_be_null=False
     )
     size = path.stat().st_size
     for threads in (True, False):  # only without threads does pyarrow tell the line of an error
@@ -339,10 +368,13 @@ def _explain(path: Path, names: list[str], failure: str) -> str:
 
 
 def _settle_ids(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The ids as int64 if each is written as that number is printed, else as they are."""
+    """The ids as int64 if each is written as that number is printed, else as they are; an empty one is null."""
     import pyarrow as pa
     from pyarrow import compute as pc
 
+    empty = pc.equal(text, "")
+    if pc.any(empty).as_py():
+        text = pc.if_else(empty, pa.scalar(None, text.type), text)
     settled = []
     for chunk in text.chunks:
         try:

@@ -6,11 +6,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from onesided.compressed import Duplicates, NonFinite
     from onesided.panel import Panel
     from onesided.solvers.result import Progress
@@ -43,7 +46,7 @@ def table_options(command: Command) -> Command:
                 type=click.Choice(["refuse", "drop"]),
                 default="refuse",
                 show_default=True,
-                help="When a value is missing, NaN or infinite: refuse the table, or drop the entry.",
+                help="When a value is missing (empty, NA, NULL), NaN or infinite: refuse the table, or drop the entry.",
             ),
         )
     ):
@@ -56,22 +59,44 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 
 def read_panel(
     path: str, row: str | None, column: str | None, value: str | None, duplicates: Duplicates, non_finite: NonFinite
-) -> Panel:
-    """The panel of a file, with a bar while it is read."""
+) -> tuple[Panel, dict[str, int]]:
+    """The panel of a file, and how many lines are not among its entries; with a bar while it is read."""
     from onesided.panel import Panel
     from onesided.tables import open_table
 
     with bar("Reading") as report:
         table = open_table(path, row=row, column=column, value=value, progress=report)
         assert table.value is not None
-        return Panel.from_table(
-            table.reader,
+        tally = _Tally()
+        panel = Panel.from_table(
+            tally.over(table.reader, table.value),
             row=table.row,
             column=table.column,
             value=table.value,
             duplicates=duplicates,
             non_finite=non_finite,
         )
+    return panel, {"lines_dropped": tally.lines - tally.finite, "lines_merged": tally.finite - panel.n_entries}
+
+
+@dataclass
+class _Tally:
+    """The lines of a table, and those with a finite value, counted as they pass."""
+
+    lines: int = 0
+    finite: int = 0
+
+    def over(self, reader: pa.RecordBatchReader, value: str) -> pa.RecordBatchReader:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in reader:
+                self.lines += batch.num_rows
+                self.finite += pc.sum(pc.is_finite(batch.column(value)), min_count=0).as_py()
+                yield batch
+
+        return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def fit(
 
     TABLE has one line per observed entry: a row id, a column id and a value; other columns are ignored. It is a
     Parquet file, or UTF-8 text separated by commas, tabs, semicolons or "::", plain or in gzip or xz. Text whose
-    first line is already an entry has no header: its first three fields are row, column and value.
+    first line is already an entry has no header: its fields are row, column, value and at most one more.
 
     \b
     Example:
@@ -68,8 +68,8 @@ def fit(
     from onesided.completion import OneSidedCompletion
     from onesided.storage import check_output
 
-    check_output(output)
-    panel = read_panel(table, **reading)
+    check_output(output, inputs=[table])
+    panel, left_out = read_panel(table, **reading)
     began = perf_counter()
     model = OneSidedCompletion(rank=rank, center=center, diagonal=diagonal, max_passes=max_passes, random_state=seed)
     with passes("Fitting") as progress, warnings.catch_warnings(record=True) as caught:
@@ -85,6 +85,7 @@ def fit(
             "rows": panel.n_rows,
             "columns": panel.n_columns,
             "entries": panel.n_entries,
+            **left_out,
             "columns_unsupported": int((~model.measured_.supported).sum()),
             "rank": rank,
             "solver": model.solve_.message if not as_json else model.solve_.status,

@@ -60,11 +60,12 @@ def impute(
     from onesided.completion import OneSidedCompletion
     from onesided.storage import check_output
 
-    check_output(output, ENDINGS)
+    check_output(output, ENDINGS, inputs=[one for one in (model, table, positions) if one])
     fitted = OneSidedCompletion.load(model)
-    panel = read_panel(table, **reading)
+    panel, left_out = read_panel(table, **reading)
     aligned = _align(panel, fitted.column_ids_, unknown)
-    result = {"output": output, "rows": aligned.n_rows, "entries_dropped": panel.n_entries - aligned.n_entries}
+    result = {"output": output, "rows": aligned.n_rows, **left_out}
+    result["entries_dropped"] = panel.n_entries - aligned.n_entries
     if positions is None:
         lines, parts = aligned.n_rows * aligned.n_columns, _all(fitted, aligned)
     else:

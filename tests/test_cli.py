@@ -118,7 +118,7 @@ def test_what_is_not_needed_is_not_imported(code: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", [[], ["demo"], ["doctor"], ["fit"], ["impute"]])
+@pytest.mark.parametrize("command", [[], ["demo"], ["doctor"], ["fit"], ["impute"], ["inspect"]])
 def test_help(command: list[str]) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
@@ -458,7 +458,7 @@ def test_unknown_positions(home: Path, write: Any, tmp_path: Path) -> None:
 def test_ids_are_compared_as_text_when_either_side_is(
     write: Any, tmp_path: Path, columns: list[Any], new: str, dropped: int, known: Any
 ) -> None:
-    table = write(HEADER + "".join(f"{u},{j},{u * k % 7}\n" for u in range(9) for k, j in enumerate(columns)))
+    table = write(HEADER + "".join(f"{u},{j},{u * k % 7}\n" for u in range(19) for k, j in enumerate(columns)))
     model, out = tmp_path / "m", tmp_path / "out.parquet"
     succeed("fit", table, "-o", model, "--rank", 1)
     arguments = ("impute", model, write(HEADER + new, "new.csv"), "-o", out)
@@ -569,7 +569,7 @@ def test_interrupted_while_fitting(home: Path, tmp_path: Path, monkeypatch: pyte
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    for target in ("onesided.completion.complete", "safetensors.numpy.save", "onesided.tables.open_table"):
+    for target in ("onesided.selection.complete", "safetensors.numpy.save", "onesided.tables.open_table"):
         with monkeypatch.context() as patched:
             patched.setattr(target, interrupt)
             result = run("fit", home / "table.csv", "-o", tmp_path / "m", "--rank", 2)

@@ -131,23 +131,26 @@ def test_the_score_prefers_the_truth(mixture, model):
 
 def test_rank_zero_is_the_means_alone():
     panel = random_panel(0)
-    model = OneSidedCompletion(rank=0).fit(panel)
+    model = OneSidedCompletion(rank=0, center="columns", random_state=0).fit(panel)
     assert model.factor_.shape == (12, 0)
-    np.testing.assert_allclose(model.second_moment_.to_dense(), np.outer(model.mean_, model.mean_))
+    np.testing.assert_allclose(model.second_moment_.low_rank.to_dense(), np.outer(model.mean_, model.mean_))
     filled = model.impute(panel)
     hidden = np.isnan(panel.to_dense())
     np.testing.assert_allclose(filled[hidden], np.broadcast_to(model.mean_, hidden.shape)[hidden])
     assert model.transform(panel).shape == (60, 0)
     assert np.isfinite(model.score(panel))
-    assert OneSidedCompletion(rank=0, center="none").fit(panel).second_moment_.to_dense().any() == False  # noqa: E712
+    nothing = OneSidedCompletion(rank=0, center="none", random_state=0).fit(panel).second_moment_
+    assert not nothing.low_rank.to_dense().any()
+    np.testing.assert_allclose(nothing.to_dense(), np.diag(np.nanmean(panel.to_dense() ** 2, axis=0)))
 
 
 def test_blend_changes_the_output(mixture):
     panel = mixture[1]
-    plain = OneSidedCompletion(rank=3, random_state=0).fit(panel)
-    blended = OneSidedCompletion(rank=3, blend=5.0, random_state=0).fit(panel)
-    assert plain.second_moment_.output == "low_rank"
-    assert blended.second_moment_.output == "blend"
+    settings = {"rank": 3, "center": "none", "diagonal": "fit", "random_state": 0}
+    plain = OneSidedCompletion(**settings).fit(panel)
+    blended = OneSidedCompletion(**settings, blend=5.0).fit(panel)
+    assert plain.second_moment_[0, 1].value == plain.second_moment_.low_rank[0, 1].value
+    assert plain.second_moment_[0, 0].value == pytest.approx(plain.second_moment_.algorithm1[0, 0].value)
     low, high = sorted([plain.second_moment_[0, 1].value, plain.second_moment_.algorithm1[0, 1].value])
     assert low <= blended.second_moment_[0, 1].value <= high
 
@@ -195,11 +198,12 @@ def test_a_row_of_weight_two_is_a_row_seen_twice():
     panel = random_panel(0, n=200)
     doubled = panel.take_rows(np.concatenate([np.arange(200), np.arange(100)]))
     weighted = panel.with_row_weights(np.where(np.arange(200) < 100, 2.0, 1.0))
-    settings = {"rank": 1, "diagonal": "fit", "ridge": 0.0, "tol": 1e-12, "random_state": 0}
-    one, other = (OneSidedCompletion(**settings).fit(p) for p in (doubled, weighted))
-    np.testing.assert_allclose(other.mean_, one.mean_)
-    np.testing.assert_allclose(other.noise_variance_, one.noise_variance_, rtol=1e-5)
-    assert relative_error(other.second_moment_.to_dense(), one.second_moment_.to_dense()) < 1e-5
+    settings = {"rank": 1, "center": "columns", "diagonal": "fit", "ridge": 0.0, "tol": 1e-12, "random_state": 0}
+    for refine in ("none", "variational"):
+        one, other = (OneSidedCompletion(**settings, refine=refine).fit(p) for p in (doubled, weighted))
+        np.testing.assert_allclose(other.mean_, one.mean_, rtol=1e-5)
+        np.testing.assert_allclose(other.noise_variance_, one.noise_variance_, rtol=1e-5)
+        assert relative_error(other.second_moment_.to_dense(), one.second_moment_.to_dense()) < 1e-5
 
 
 def test_a_column_never_observed_is_unsupported_and_finite():
@@ -211,13 +215,17 @@ def test_a_column_never_observed_is_unsupported_and_finite():
         assert model.second_moment_[4, 4].status == "unsupported"
         assert model.second_moment_[0, 4].status == "unsupported"
         assert np.isfinite(model.impute(dense)).all()
-    model = OneSidedCompletion(rank=2).fit(dense)
-    assert model.mean_[4] == pytest.approx(np.nanmean(dense))
-    assert model.noise_variance_[4] > model.noise_variance_[0]  # nothing is explained there
+    moments = OneSidedCompletion(rank=2, center="columns", diagonal="free", refine="none").fit(dense)
+    assert moments.mean_[4] == pytest.approx(np.nanmean(dense))
+    refined = OneSidedCompletion(rank=2, center="columns", diagonal="free").fit(dense)
+    assert refined.mean_[4] == pytest.approx(np.delete(refined.mean_, 4).mean(), abs=1e-3)
+    assert moments.noise_variance_[4] > moments.noise_variance_[0]  # nothing is explained there
+    assert refined.noise_variance_[4] > 0.95 * np.delete(refined.noise_variance_, 4).mean()
 
 
 def test_one_row_is_enough_to_begin_with():
-    model = OneSidedCompletion(rank=1, center="none", ridge=0.0).fit([[1.0, 2.0, np.nan, 3.0]])
+    model = OneSidedCompletion(rank=1, center="none", diagonal="free", refine="none", ridge=0.0)
+    model.fit([[1.0, 2.0, np.nan, 3.0]])
     np.testing.assert_allclose(model.second_moment_.block([0], [1, 3]), [[2.0, 3.0]], rtol=1e-3)
 
 
@@ -299,10 +307,11 @@ def test_components_have_their_largest_entry_positive(mixture, model):
 def test_rows_weigh_by_their_number_of_entries():
     panel = random_panel(1, n=400)
     by_hand = panel.with_row_weights(np.maximum(panel.row_counts, 1) ** 0.7)
-    model = OneSidedCompletion(rank=2, center="none", weight_exponent=0.7, random_state=0).fit(panel)
-    same = OneSidedCompletion(rank=2, center="none", weight_exponent=0.0, random_state=0).fit(by_hand)
+    settings = {"rank": 2, "center": "none", "diagonal": "free", "refine": "none", "random_state": 0}
+    model = OneSidedCompletion(**settings, weight_exponent=0.7).fit(panel)
+    same = OneSidedCompletion(**settings, weight_exponent=0.0).fit(by_hand)
     np.testing.assert_allclose(model.factor_, same.factor_, rtol=1e-6, atol=1e-9)
-    other = OneSidedCompletion(rank=2, center="none", weight_exponent=0.0, random_state=0).fit(panel)
+    other = OneSidedCompletion(**settings, weight_exponent=0.0).fit(panel)
     assert np.abs(model.factor_ - other.factor_).max() > 1e-3
 
 
@@ -381,7 +390,8 @@ def _bordered(factor):
 def test_the_edges_of_single_precision(rows, center):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = OneSidedCompletion(rank=1, center=center, random_state=0).fit(np.array(rows, np.float32))
+        model = OneSidedCompletion(rank=1, center=center, diagonal="free", random_state=0)
+        model.fit(np.array(rows, np.float32))
     assert np.isfinite(model.factor_).all()
     assert np.isfinite(model.impute(np.array([[1.0] + [np.nan] * (len(rows[0]) - 1)]))).all()
 
@@ -391,9 +401,13 @@ def test_a_column_seen_alone_keeps_all_of_its_variance_as_noise():
     rng = np.random.default_rng(0)
     M[:20, :3] = rng.normal(size=(20, 1)) + 0.1 * rng.normal(size=(20, 3))
     M[20:, 3] = rng.normal(size=20)
-    model = OneSidedCompletion(rank=1, center="none", random_state=0).fit(M)
+    settings = {"rank": 1, "center": "none", "diagonal": "free", "random_state": 0}
+    model = OneSidedCompletion(**settings, refine="none").fit(M)
     assert model.noise_variance_[3] == pytest.approx(np.nanmean(M**2))
     assert model.noise_variance_[0] < 0.3 * model.noise_variance_[3]
+    refined = OneSidedCompletion(**settings).fit(M)
+    assert not refined.factor_[3].any()
+    assert refined.noise_variance_[0] < 0.3 * refined.noise_variance_[3]
 
 
 def test_impute_at_nothing_is_nothing():

@@ -19,7 +19,7 @@ def predictor():
 def test_the_best_linear_predictor_is_gaussian_conditioning(predictor):
     panel = random_panel(2, low=0)
     filled, deviation = predictor.impute(panel), predictor.deviations(panel)
-    covariance = predictor.factor @ predictor.factor.T + np.diag(predictor.noise_variance)
+    covariance = predictor.loadings @ predictor.loadings.T + np.diag(predictor.noise_variance)
     dense = panel.to_dense()
     for u in range(panel.n_rows):
         seen = ~np.isnan(dense[u])
@@ -49,7 +49,7 @@ def test_a_row_without_entries_is_the_mean(predictor):
     empty = Panel.from_dense(np.full((1, 12), np.nan))
     filled, deviation = predictor.impute(empty), predictor.deviations(empty)
     np.testing.assert_allclose(filled[0], predictor.mean)
-    prior = np.sum(predictor.factor**2, axis=1) + predictor.noise_variance
+    prior = np.sum(predictor.loadings**2, axis=1) + predictor.noise_variance
     np.testing.assert_allclose(deviation[0], np.sqrt(prior))
 
 

@@ -137,17 +137,62 @@ def test_gram_product(panel, dtype, r):
     close(cpu.gram_product(*arguments), reference.gram_product(*arguments), dtype)
 
 
-@pytest.mark.parametrize("r", RANKS)
-@pytest.mark.parametrize("noise", [1e-8, 0.5])
-def test_row_solve(panel, dtype, r, noise):
+def column_arguments(d, r, noise, uncertain):
+    """Centers, loadings, precisions and information of d columns."""
+    rng = np.random.default_rng(5)
+    center, loadings, precision = rng.normal(size=d), factor(d, r, np.float64), 1 / (noise * np.linspace(0.5, 2.0, d))
+    if not uncertain:
+        return center, loadings, precision, np.empty((0, 0))
+    y = np.column_stack([np.zeros(d), loadings])
+    roots = 0.3 * rng.normal(size=(d, r + 1, r + 1))
+    covariance = roots @ roots.transpose(0, 2, 1)
+    information = reference.packed(precision[:, None, None] * (y[:, :, None] * y[:, None, :] + covariance))
+    return center, loadings, precision, information
+
+
+@pytest.mark.parametrize("r", [0, *RANKS])
+@pytest.mark.parametrize(("noise", "uncertain"), [(1e-8, False), (0.5, False), (0.5, True)])
+def test_row_posterior(panel, dtype, r, noise, uncertain):
     indptr, columns, values, _, d = panel
-    precision = 1 / (noise * np.linspace(0.5, 2.0, d))
-    arguments = (indptr, columns, values.astype(dtype), factor(d, r, np.float64), precision)
-    mean, covariance = cpu.row_solve(*arguments)
-    expected_mean, expected_covariance = reference.row_solve(*arguments)
+    arguments = (indptr, columns, values.astype(dtype), *column_arguments(d, r, noise, uncertain))
+    mean, covariance = cpu.row_posterior(*arguments)
+    expected_mean, expected_covariance = reference.row_posterior(*arguments)
     tolerance = 1e-4 if noise == 1e-8 else 1e-9  # the condition number is up to 1/noise
     np.testing.assert_allclose(covariance, expected_covariance, atol=tolerance)
     np.testing.assert_allclose(mean, expected_mean, rtol=tolerance, atol=tolerance * 10)
+
+
+@pytest.mark.parametrize("r", [0, *RANKS])
+@pytest.mark.parametrize("uncertain", [False, True])
+@pytest.mark.parametrize("kernel", ["posterior_sums", "leave_one_out"])
+def test_sums_over_posteriors(panel, dtype, r, uncertain, kernel):
+    indptr, columns, values, weights, d = panel
+    arguments = (indptr, columns, values.astype(dtype), weights, *column_arguments(d, r, 0.5, uncertain))
+    actual, expected = getattr(cpu, kernel)(*arguments), getattr(reference, kernel)(*arguments)
+    for one, other in zip(actual, expected, strict=True):
+        close(one, other, np.float32 if kernel == "leave_one_out" else np.float64)
+
+
+def test_leaving_one_out_is_predicting_it_from_the_others():
+    indptr, columns, values, _, d = build("random")
+    center, loadings, precision, none = column_arguments(d, 4, 0.5, uncertain=False)
+    for u in range(5):
+        row = slice(indptr[u], indptr[u + 1])
+        expected = np.zeros(2)
+        for k in range(indptr[u], indptr[u + 1]):
+            others = np.array([one for one in range(indptr[u], indptr[u + 1]) if one != k], dtype=int)
+            z, S = reference.row_posterior(
+                np.array([0, len(others)]), columns[others], values[others], center, loadings, precision, none
+            )
+            y = loadings[columns[k]]
+            e = values[k] - center[columns[k]] - y @ z[0]
+            variance = 1 / precision[columns[k]] + y @ S[0] @ y
+            expected += -(np.log(2 * np.pi * variance) + e**2 / variance) / 2, e**2
+        bounds = np.array([0, row.stop - row.start])
+        score = reference.leave_one_out(
+            bounds, columns[row], values[row], np.ones(1), center, loadings, precision, none
+        )
+        np.testing.assert_allclose(score[0], expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("r", RANKS)

@@ -1,8 +1,8 @@
 """The estimators: ``OneSidedCompletion``, a pass over rows, and ``HajekGD``, the paper's algorithm as printed.
 
-Both are scikit-learn estimators and thin shells: a panel goes in, an objective is minimised by a solver, and what
-is known afterwards is held in fitted attributes. What ``fit`` refuses, beside what no panel may hold
-(:mod:`onesided.panel`) and parameters outside their ranges:
+Both are scikit-learn estimators and thin shells: a panel goes in, what is left open is chosen, an objective is
+minimised, and what is known afterwards is held in fitted attributes. What ``fit`` refuses, beside what no panel may
+hold (:mod:`onesided.panel`) and parameters outside their ranges:
 
 =====================================================  ========================================================
 found                                                  message
@@ -18,8 +18,9 @@ a rank above the number of columns                     rank=12 is larger than th
 from __future__ import annotations
 
 import warnings
+from dataclasses import asdict, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,66 +30,99 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from onesided.engines.local import single_blas_thread
-from onesided.errors import InputError
+from onesided.errors import InputError, counted
 from onesided.estimator import OneSidedEstimator, Unknown, generator
 from onesided.imputation import BestLinearPredictor, LeastSquares, check_positions
 from onesided.moments import PairMoments, hajek
 from onesided.objective.pairs import PairObjective
 from onesided.objective.rows import Diagonal
-from onesided.row_space import Center, check_fittable, complete
-from onesided.second_moment import Measured
+from onesided.panel import Panel
+from onesided.refinement import MEMORY, Refine, working_memory
+from onesided.row_space import Center, RowSpace, check_fittable, principal_axes
+from onesided.second_moment import Measured, SecondMoment
+from onesided.selection import (
+    CENTERS,
+    DIAGONALS,
+    Rule,
+    Selection,
+    Setting,
+    Trial,
+    affordable_ranks,
+    enough_rows,
+    fit_row_space,
+    select,
+)
 from onesided.solvers.gradient_descent import gradient_descent, random_start
 from onesided.solvers.result import Progress
 from onesided.solvers.spectral import top_eigenpairs
 
 Array = npt.NDArray[Any]
+Auto = Literal["auto"]
 
 
 class OneSidedCompletion(OneSidedEstimator):
-    """The second moment and row space of a sparse panel, every pair weighed by its count.
+    """The second moment and row space of a sparse panel. Nothing needs to be set.
 
-    Minimises ½ Σ_ij N_ij (x_iᵀx_j − T̂_ij)² + ρ Σ_j ‖x_j‖² by passes over the rows; the pair matrix is never formed.
-    Memory grows with the number of entries and with d × rank.
+    A moment solution, in which every pair of columns weighs by its count, is found in passes over the rows: it
+    minimises ½ Σ_ij N_ij (x_iᵀx_j − T̂_ij)² + ρ Σ_j ‖x_j‖², and the pair matrix is never formed. Variational passes
+    (:mod:`onesided.refinement`) then integrate the rows out and estimate every variance. Rank, center and diagonal
+    are chosen by how well entries of held-out rows are predicted from the row's others (:mod:`onesided.selection`).
 
     Parameters
     ----------
-    rank : int, default 10
-        Columns of the factor; 0 for means alone.
-    center : "columns" or "none", default "columns"
-        Whether column means are taken out first and kept in the model, T = μμᵀ + XXᵀ.
-    diagonal : "free" or "fit", default "free"
-        Whether the factor must also explain the second moment of each column by itself. "fit" is for panels
-        that are exactly of low rank; where columns have a variance of their own, it ruins the low-rank part.
+    rank : int or "auto", default "auto"
+        Columns of the factor; 0 for means and row effects alone.
+    center : "auto", "none", "columns" or "both", default "auto"
+        What is in the model beside the factor: nothing, a mean for each column, or also an effect of each row, the
+        same in all columns, with variance τ². T = μμᵀ + τ²11ᵀ + XXᵀ + diagonal.
+    diagonal : "auto", "free" or "fit", default "auto"
+        Whether the moment solution must also explain the second moment of each column by itself. "fit" is for
+        panels that are exactly of low rank; where columns have a variance of their own, it ruins the low-rank part.
+    refine : "auto", "none" or "variational", default "auto"
+        Whether the moment solution is refined. "auto" does so where the columns' covariances, columns × rank², take
+        at most half a gigabyte.
+    rule : "best" or "one-standard-error", default "best"
+        Of the settings tried: the one that scores best, or the one of lowest rank among those within one standard
+        error of it.
     weight_exponent : float, default -0.5
-        A row of m entries weighs m to this power, times its own weight. At 0 it counts for its m² pairs. Between
-        -10 and 10.
+        In the moment solution a row of m entries weighs m to this power, times its own weight. At 0 it counts for
+        its m² pairs. Between -10 and 10.
     ridge : float, default 1.0
         ρ in units of the sampling noise in the sums of products.
     blend : float, optional
         κ, a number of rows. When given, ``second_moment_`` averages measured and completed entries.
     tol : float, default 1e-6
-        Stop when the decrease still expected is this share of the loss.
+        The moment solution is found when the decrease still expected is this share of the loss; a coarser one, 1e-3,
+        does where it is refined.
     max_passes : int, default 300
-        Passes over the rows at most.
+        Passes over the rows for a moment solution at most.
     random_state : int, Generator, RandomState or None
-        For the start of the eigensolver. The same seed gives the same model at any number of threads.
+        For the split of the rows and the start of the eigensolver. The same seed gives the same model at any number
+        of threads.
 
     Attributes
     ----------
+    rank_, center_, diagonal_, refined_
+        What was chosen or given.
+    selection_ : Selection or None
+        Every setting that was tried with its held-out score, as a table; None where nothing was left open, or where
+        fewer than ten rows have entries.
     factor_ : array of d × rank
-        X, with orthogonal columns, longest first: ``T ≈ mean_ mean_ᵀ + factor_ factor_ᵀ``.
-    components_ : array of rank × d
-        Orthonormal basis of the row space.
-    eigenvalues_ : array of rank
-        Of XXᵀ, descending.
+        X, with orthogonal columns, longest first.
+    row_variance_ : float
+        τ², the variance of the row effect; 0 where there is none.
+    components_ : array
+        Orthonormal basis of the row space, the span of X and, with a row effect, of a constant row.
+    eigenvalues_ : array
+        Of τ²11ᵀ + XXᵀ, descending, one for each component.
     mean_ : array of d
-        Column means; zeros when ``center="none"``.
+        Column means; zeros when ``center_`` is "none".
     noise_variance_ : array of d
         Variance of an entry around the row space.
-    second_moment_ : SecondMoment
-        T as an operator.
+    second_moment_, covariance_ : SecondMoment
+        T and T − μμᵀ as operators.
     solve_ : SolveResult
-        How the solver ended.
+        How the solver of the moment solution ended.
     column_ids_ : array of d
 
     Examples
@@ -97,16 +131,20 @@ class OneSidedCompletion(OneSidedEstimator):
     >>> from onesided import synthetic
     >>> truth = synthetic.linear_mixture(4000, 30, 2, rng=0)
     >>> panel = synthetic.sample_fixed(truth, 6, rng=1)
-    >>> model = OneSidedCompletion(rank=2, center="none", diagonal="fit", random_state=0).fit(panel)
+    >>> model = OneSidedCompletion(random_state=0).fit(panel)
+    >>> model.rank_
+    2
     >>> T = truth.second_moment()
-    >>> bool(np.linalg.norm(model.second_moment_.to_dense() - T) < 0.1 * np.linalg.norm(T))
+    >>> bool(np.linalg.norm(model.second_moment_.to_dense() - T) < 0.05 * np.linalg.norm(T))
     True
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [Interval(Integral, 0, None, closed="left")],
-        "center": [StrOptions({"none", "columns"})],
-        "diagonal": [StrOptions({"fit", "free"})],
+        "rank": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"})],
+        "center": [StrOptions({"auto", "none", "columns", "both"})],
+        "diagonal": [StrOptions({"auto", "fit", "free"})],
+        "refine": [StrOptions({"auto", "none", "variational"})],
+        "rule": [StrOptions({"best", "one-standard-error"})],
         "weight_exponent": [Interval(Real, -10, 10, closed="both")],
         "ridge": [Interval(Real, 0, None, closed="left")],
         "blend": [Interval(Real, 0, None, closed="left"), None],
@@ -117,10 +155,12 @@ class OneSidedCompletion(OneSidedEstimator):
 
     def __init__(
         self,
-        rank: int = 10,
+        rank: int | Auto = "auto",
         *,
-        center: Center = "columns",
-        diagonal: Diagonal = "free",
+        center: Center | Auto = "auto",
+        diagonal: Diagonal | Auto = "auto",
+        refine: Refine = "auto",
+        rule: Rule = "best",
         weight_exponent: float = -0.5,
         ridge: float = 1.0,
         blend: float | None = None,
@@ -131,6 +171,8 @@ class OneSidedCompletion(OneSidedEstimator):
         self.rank = rank
         self.center = center
         self.diagonal = diagonal
+        self.refine = refine
+        self.rule = rule
         self.weight_exponent = weight_exponent
         self.ridge = ridge
         self.blend = blend
@@ -141,31 +183,73 @@ class OneSidedCompletion(OneSidedEstimator):
     def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
         """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN.
 
-        ``progress``, if given, is called after every iteration with the passes made and the loss.
+        ``progress``, if given, is called as work goes on with the passes made of the present step and its loss.
         """
         self._validate_params()
         panel = self._read_for_fit(X)
-        found = complete(
-            panel,
-            rank=self.rank,
-            center=self.center,
-            diagonal=self.diagonal,
+        check_fittable(panel, 0 if self.rank == "auto" else self.rank)
+        rng = generator(self.random_state)
+        setting, selection = self._choose(panel, rng, progress)
+        found = fit_row_space(panel, setting, rng, progress=progress)
+        self.selection_, self.solve_ = selection, found.solve
+        self.rank_, self.center_, self.diagonal_ = setting.rank, setting.center, setting.diagonal
+        self.refined_ = setting.refined
+        if not found.solve.succeeded:
+            warnings.warn(found.solve.message, ConvergenceWarning, stacklevel=2)
+        self.mean_, self.noise_variance_ = found.mean, found.noise_variance
+        self.row_variance_, self.spread_ = found.row_variance, found.spread
+        self.factor_ = found.factor
+        self._set_row_space(Measured.from_panel(panel), panel)
+        return self
+
+    def _choose(
+        self, panel: Panel, rng: np.random.Generator, progress: Progress | None
+    ) -> tuple[Setting, Selection | None]:
+        """The setting to fit: what was given, and the rest by held-out rows."""
+        refined = self._refines(panel.n_columns)
+        setting = Setting(
+            rank=0 if self.rank == "auto" else self.rank,
+            center="columns" if self.center == "auto" else self.center,
+            diagonal="free" if self.diagonal == "auto" else self.diagonal,
+            refined=refined,
             weight_exponent=self.weight_exponent,
             ridge=self.ridge,
             tol=self.tol,
             max_passes=self.max_passes,
-            rng=generator(self.random_state),
+        )
+        if "auto" not in (self.rank, self.center, self.diagonal):
+            return setting, None
+        if not enough_rows(panel):
+            warnings.warn(
+                f"{counted(panel.n_rows, 'row')}: too few to choose by holding some out; rank={setting.rank}, "
+                f"center={setting.center!r} and diagonal={setting.diagonal!r} are taken: name others to change that",
+                stacklevel=3,
+            )
+            return setting, None
+        selection = select(
+            panel,
+            setting,
+            ranks=affordable_ranks(panel.n_columns, refined) if self.rank == "auto" else None,
+            centers=CENTERS if self.center == "auto" else (),
+            diagonals=DIAGONALS if self.diagonal == "auto" else (),
+            rule=self.rule,
+            rng=rng,
             progress=progress,
         )
-        self.solve_ = found.solve
-        if not found.solve.succeeded:
-            warnings.warn(found.solve.message, ConvergenceWarning, stacklevel=2)
-        self.mean_, self.noise_variance_ = found.mean, found.noise_variance
-        lengths = np.linalg.norm(found.factor, axis=0)
-        self.eigenvalues_ = lengths**2
-        self.components_ = (found.factor / np.where(lengths > 0, lengths, 1.0)).T
-        self._set_row_space(found.factor, Measured.from_panel(panel), panel)
-        return self
+        return selection.setting, selection
+
+    def _refines(self, n_columns: int) -> bool:
+        if self.refine != "auto":
+            return self.refine == "variational"
+        needed = working_memory(n_columns, 1 if self.rank == "auto" else self.rank)
+        if needed <= MEMORY:
+            return True
+        warnings.warn(
+            f"the moment solution is not refined: for {n_columns:,} columns that would take {needed / 2**30:.1f} GiB; "
+            'pass refine="variational" to do it nevertheless, or "none" to silence this',
+            stacklevel=3,
+        )
+        return False
 
     def transform(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
         """Coordinates of rows on ``components_``: ``transform(X) @ components_ + mean_`` predicts them.
@@ -173,8 +257,9 @@ class OneSidedCompletion(OneSidedEstimator):
         A row's coordinates are its posterior mean given its observed entries; they shrink towards zero when it
         has few.
         """
-        panel = self._read_for_use(X, unknown)
-        return self._predictor().coordinates(panel) * np.sqrt(self.eigenvalues_)
+        predictor = self._predictor()
+        coordinates = predictor.coordinates(self._read_for_use(X, unknown))
+        return np.asarray(coordinates @ (predictor.loadings.T @ self.components_.T))
 
     def impute(self, X: Any, *, return_std: bool = False, unknown: Unknown = "refuse") -> Array | tuple[Array, Array]:
         """Rows filled in, as a dense array; observed entries stay as they are.
@@ -197,11 +282,59 @@ class OneSidedCompletion(OneSidedEstimator):
         values, deviation = self._predictor().impute_at(panel, *check_positions(panel, rows, columns))
         return (values, deviation) if return_std else values
 
+    def _set_row_space(self, measured: Measured, panel: Panel | None) -> None:
+        self.measured_ = measured
+        loadings = self._loadings()
+        vectors = principal_axes(loadings)
+        lengths = np.linalg.norm(vectors, axis=0)
+        self.eigenvalues_ = lengths**2
+        self.components_ = (vectors / np.where(lengths > 0, lengths, 1.0)).T
+        self.second_moment_ = SecondMoment(
+            loadings,
+            measured,
+            mean=self.mean_ if np.any(self.mean_) else None,
+            column_ids=self.column_ids_,
+            panel=panel,
+            kappa=np.inf if self.blend is None or panel is None else self.blend,
+            output="blend",
+        )
+
+    @property
+    def covariance_(self) -> SecondMoment:
+        """T − μμᵀ: how columns vary together around their means."""
+        check_is_fitted(self)
+        T = self.second_moment_
+        centred = None if T.panel is None else T.panel.centred(self.mean_)
+        known = self.measured_
+        measured = replace(known, diagonal=np.maximum(known.diagonal - self.mean_**2, 0.0))
+        if centred is not None:
+            measured = Measured.from_panel(centred)
+        return SecondMoment(
+            self._loadings(), measured, column_ids=self.column_ids_, panel=centred, kappa=T.kappa, output="blend"
+        )
+
+    def _loadings(self) -> Array:
+        return RowSpace(self.mean_, self.factor_, self.noise_variance_, self.solve_, self.row_variance_).loadings
+
     def _predictor(self) -> BestLinearPredictor:
         check_is_fitted(self)
-        return BestLinearPredictor(self.mean_, self.factor_, self.noise_variance_)
+        return BestLinearPredictor(self.mean_, self._loadings(), self.noise_variance_, self.spread_)
 
-    _saved_arrays: ClassVar[tuple[str, ...]] = (*OneSidedEstimator._saved_arrays, "noise_variance")
+    _saved_arrays: ClassVar[tuple[str, ...]] = (*OneSidedEstimator._saved_arrays, "noise_variance", "spread")
+    _optional: ClassVar[tuple[str, ...]] = ("spread",)
+
+    def _fitted_settings(self) -> dict[str, Any]:
+        chosen = {name: getattr(self, f"{name}_") for name in ("rank", "center", "diagonal", "refined", "row_variance")}
+        return chosen | {"selection": None if self.selection_ is None else asdict(self.selection_)}
+
+    def _restore(self, fitted: dict[str, Any]) -> None:
+        tried = fitted.pop("selection")
+        for name, one in fitted.items():
+            setattr(self, f"{name}_", one)
+        self.selection_ = None
+        if tried is not None:
+            trials = tuple(Trial(**one) for one in tried["trials"])
+            self.selection_ = Selection(Setting(**tried["setting"]), trials)
 
 
 class HajekGD(OneSidedEstimator):
@@ -297,8 +430,8 @@ class HajekGD(OneSidedEstimator):
             )
             if self.solve_.status == "diverged":
                 raise InputError(f"{self.solve_.message}; try step_size={_stable_step(moments, rng):.1g}")
-            self.mean_ = np.zeros(panel.n_columns)
-            self._set_row_space(self.solve_.factor, Measured.from_panel(panel), panel, moments)
+            self.mean_, self.factor_ = np.zeros(panel.n_columns), self.solve_.factor
+            self._set_row_space(Measured.from_panel(panel), panel, moments)
             values, vectors = top_eigenpairs(self.second_moment_.algorithm1, self.rank, rng)
         signs = np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(self.rank)])
         self.eigenvalues_, self.components_ = values, (vectors * np.where(signs < 0, -1.0, 1.0)).T
@@ -317,9 +450,17 @@ class HajekGD(OneSidedEstimator):
         panel = self._read_for_use(X, unknown)
         return self._predictor().impute_at(panel, *check_positions(panel, rows, columns))
 
+    def _set_row_space(self, measured: Measured, panel: Panel | None, moments: PairMoments | None = None) -> None:
+        self.measured_ = measured
+        self.second_moment_ = SecondMoment(
+            self.factor_, measured, column_ids=self.column_ids_, panel=panel, moments=moments
+        )
+
     def _predictor(self) -> LeastSquares:
         check_is_fitted(self)
         return LeastSquares(np.ascontiguousarray(self.components_.T))
+
+    _saved_arrays: ClassVar[tuple[str, ...]] = (*OneSidedEstimator._saved_arrays, "components", "eigenvalues")
 
 
 def _stable_step(moments: PairMoments, rng: np.random.Generator) -> float:

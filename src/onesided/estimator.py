@@ -15,10 +15,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError, check_choice, counted
 from onesided.intake import column_names
-from onesided.moments import PairMoments
 from onesided.objective.rows import mean_squared_pair_error
 from onesided.panel import Panel, as_panel
-from onesided.second_moment import Measured, Output, SecondMoment
+from onesided.second_moment import Measured, SecondMoment
 from onesided.solvers.result import SolveResult
 from onesided.storage import Archive, read, write
 
@@ -95,22 +94,9 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         with single_blas_thread():
             return -mean_squared_pair_error(panel, self.second_moment_.low_rank.factor)
 
-    def _set_row_space(
-        self, factor: Array, measured: Measured, panel: Panel | None, moments: PairMoments | None = None
-    ) -> None:
-        blend = getattr(self, "blend", None)
-        output: Output = "low_rank" if blend is None or panel is None else "blend"
-        self.factor_, self.measured_ = factor, measured
-        self.second_moment_ = SecondMoment(
-            factor,
-            measured,
-            mean=self.mean_ if np.any(self.mean_) else None,
-            column_ids=self.column_ids_,
-            panel=panel,
-            moments=moments,
-            kappa=blend,
-            output=output,
-        )
+    def _set_row_space(self, measured: Measured, panel: Panel | None) -> None:
+        """Set what follows from the fitted arrays, the second moment among it."""
+        raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str], *, panel: bool = True) -> None:
         """Write the fitted model to one file.
@@ -128,8 +114,11 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             "parameters": parameters,
             "solve": {name: getattr(self.solve_, name) for name in ("status", "history", "passes", "detail")},
             "names": bool(hasattr(self, "feature_names_in_")),
+            "fitted": self._fitted_settings(),
         }
-        arrays = {name: getattr(self, f"{name}_") for name in self._saved_arrays}
+        arrays = {
+            name: getattr(self, f"{name}_") for name in self._saved_arrays if getattr(self, f"{name}_") is not None
+        }
         arrays |= {f"measured.{name}": getattr(self.measured_, name) for name in ("diagonal", "counts", "supported")}
         archive = Archive("model", settings, arrays, {"columns": self.column_ids_} if self._has_ids else {})
         if panel and self.second_moment_.panel is not None:
@@ -151,7 +140,7 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _from_archive(cls, archive: Archive) -> Self:
         model = cls(**archive.settings["parameters"])
         for name in cls._saved_arrays:
-            setattr(model, f"{name}_", archive.arrays[name])
+            setattr(model, f"{name}_", archive.arrays[name] if name not in cls._optional else archive.arrays.get(name))
         model._has_ids = "columns" in archive.ids
         model.column_ids_ = archive.ids.get("columns", np.arange(len(model.factor_)))
         model.n_features_in_ = len(model.factor_)
@@ -162,11 +151,19 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             model.factor_, solve["status"], tuple(solve["history"]), solve["passes"], solve["detail"]
         )
         measured = Measured(*(archive.arrays[f"measured.{name}"] for name in ("diagonal", "counts", "supported")))
-        panel = archive.panel() if archive.has_panel else None
-        model._set_row_space(model.factor_, measured, panel)
+        model._restore(archive.settings["fitted"])
+        model._set_row_space(measured, archive.panel() if archive.has_panel else None)
         return model
 
-    _saved_arrays: ClassVar[tuple[str, ...]] = ("factor", "mean", "components", "eigenvalues")
+    _saved_arrays: ClassVar[tuple[str, ...]] = ("factor", "mean")
+    _optional: ClassVar[tuple[str, ...]] = ()
+
+    def _fitted_settings(self) -> dict[str, Any]:
+        """What was fitted beside arrays, as JSON takes it."""
+        return {}
+
+    def _restore(self, fitted: dict[str, Any]) -> None:
+        """The inverse of :meth:`_fitted_settings`."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -6,6 +6,10 @@ Two ways, with one interface:
 
     S = (I + Σ x xᵀ/ψ)⁻¹,   q = S Σ x (v − μ)/ψ,   v̂_j = μ_j + x_jᵀq,   var(v_j) = ψ_j + x_jᵀ S x_j
 
+A row effect is one more coordinate, with loading τ in all columns. Where columns are known only up to covariances V_j
+of (μ_j, x_j), they enter S and q (:func:`onesided.kernels.reference.row_posterior`), and the variance grows by
+tr(V_j E[q̃ q̃ᵀ]), q̃ = (1, q).
+
 ``LeastSquares``: Algorithm 2 of the paper, v̂ = U q with q the least-squares fit on the observed entries, of least
 norm when a row has fewer entries than the rank.
 """
@@ -23,6 +27,7 @@ from onesided.engines.local import cut, in_order
 from onesided.errors import InputError
 from onesided.kernels import cpu
 from onesided.panel import Panel
+from onesided.row_space import information
 
 Array = npt.NDArray[Any]
 
@@ -40,8 +45,9 @@ class BestLinearPredictor:
     """
 
     mean: Array
-    factor: Array
+    loadings: Array
     noise_variance: Array
+    spread: Array | None = None  # V_j, lower halves
 
     def coordinates(self, panel: Panel) -> Array:
         """q of every row: its posterior mean."""
@@ -50,19 +56,21 @@ class BestLinearPredictor:
 
     def impute(self, panel: Panel) -> Array:
         """Every row filled in; observed entries stay as they are."""
-        filled: Array = self.mean + self.coordinates(panel) @ self.factor.T
+        filled: Array = self.mean + self.coordinates(panel) @ self.loadings.T
         filled[observed_positions(panel)] = panel.values
         return filled
 
     def deviations(self, panel: Panel) -> Array:
         """The standard deviation of each value of :meth:`impute`; zero where it was observed."""
         deviation = np.empty(panel.shape)
-        step = max(1, CHUNK // max(1, self.factor.size))
+        step = max(1, CHUNK // max(1, self.loadings.size))
         for first in range(0, panel.n_rows, step):
             rows = np.arange(first, min(first + step, panel.n_rows))
-            (covariance,) = self._solve(panel.take_rows(rows), lambda q, covariance: (covariance,))
-            spread = np.einsum("uja,ja->uj", self.factor @ covariance, self.factor)
-            deviation[rows] = np.sqrt(self.noise_variance + spread)
+            q, covariance = self._solve(panel.take_rows(rows), lambda q, covariance: (q, covariance))
+            variance = np.einsum("uja,ja->uj", self.loadings @ covariance, self.loadings)
+            if self.spread is not None:
+                variance += _traces(q, covariance) @ self.spread.T
+            deviation[rows] = np.sqrt(self.noise_variance + variance)
         deviation[observed_positions(panel)] = 0.0
         return deviation
 
@@ -70,22 +78,25 @@ class BestLinearPredictor:
         """Predictions at positions and their standard deviations, whether or not they were observed."""
         values, variance = np.empty(len(rows)), np.empty(len(rows))
         by_row = np.argsort(rows, kind="stable")
-        step = max(1, CHUNK // max(1, self.factor.shape[1] ** 2))
+        step = max(1, CHUNK // max(1, self.loadings.shape[1] ** 2))
         for first in range(0, len(rows), step):  # so that no more covariances are held than that
             here = by_row[first : first + step]
             asked, u = np.unique(rows[here], return_inverse=True)
             q, covariance = self._solve(panel.take_rows(asked), lambda q, covariance: (q, covariance))
-            x = self.factor[columns[here]]
+            x = self.loadings[columns[here]]
             values[here] = self.mean[columns[here]] + np.einsum("ka,ka->k", q[u], x)
             variance[here] = np.einsum("ka,ka->k", np.einsum("ka,kab->kb", x, covariance[u]), x)
+            if self.spread is not None:
+                variance[here] += np.einsum("kt,kt->k", _traces(q, covariance)[u], self.spread[columns[here]])
         return values, np.sqrt(self.noise_variance[columns] + variance)
 
     def _solve(self, panel: Panel, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
-        values, precision = panel.values - self.mean[panel.columns], 1 / self.noise_variance
+        uncertain = information(self.loadings, self.noise_variance, self.spread)
+        known = (self.mean, self.loadings, 1 / self.noise_variance, uncertain)
         return _row_by_row(
             panel,
-            self.factor.shape[1] ** 2,
-            lambda indptr: keep(*cpu.row_solve(indptr, panel.columns, values, self.factor, precision)),
+            self.loadings.shape[1] ** 2,
+            lambda indptr: keep(*cpu.row_posterior(indptr, panel.columns, panel.values, *known)),
         )
 
 
@@ -121,6 +132,15 @@ class LeastSquares:
         asked, back = np.unique(rows, return_inverse=True)
         q = self.coordinates(panel.take_rows(asked))
         return np.asarray(np.einsum("ka,ka->k", q[back], self.basis[columns]))
+
+
+def _traces(q: Array, covariance: Array) -> Array:
+    """E[q̃ q̃ᵀ] of each row as a lower half that gives tr(V E[q̃ q̃ᵀ]) when multiplied with that of V."""
+    one = np.column_stack([np.ones(len(q)), q])
+    moments = one[:, :, None] * one[:, None, :]
+    moments[:, 1:, 1:] += covariance
+    rows, columns = np.tril_indices(one.shape[1])
+    return np.asarray(moments[:, rows, columns] * np.where(rows == columns, 1.0, 2.0))
 
 
 def check_positions(panel: Panel, rows: Any, columns: Any) -> tuple[Array, Array]:

@@ -276,6 +276,19 @@ class Panel:
         panel.row_weights = _frozen(check_weights(weights, self.n_rows))
         return panel
 
+    def centred(self, means: Array) -> Panel:
+        """The same panel with a number taken off each column's values.
+
+        >>> Panel.from_dense([[1.0, np.nan], [3.0, 5.0]]).centred(np.array([2.0, 5.0])).to_dense()
+        array([[-1., nan],
+               [ 1.,  0.]])
+        """
+        panel = object.__new__(Panel)
+        panel.__dict__.update(self.__dict__)
+        panel.__dict__.pop("by_column", None)
+        panel.values = _frozen(self.values - means[self.columns])
+        return panel
+
     def take_rows(self, rows: Any) -> Panel:
         """The panel of some rows, in the order given: their positions, or a mask over all rows.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError
+from onesided.kernels.reference import packed
 from onesided.objective.rows import Diagonal, RowObjective
 from onesided.panel import Panel
 from onesided.solvers.lbfgs import lbfgs
@@ -17,20 +19,34 @@ from onesided.solvers.result import Progress, SolveResult
 from onesided.solvers.spectral import spectral_start
 
 Array = npt.NDArray[Any]
-Center = Literal["none", "columns"]
+Center = Literal["none", "columns", "both"]
 
 SMALLEST_NOISE = 1e-300  # for a panel of zeros, which has no unit
+CHUNK = 1 << 22  # numbers held at a time when columns are gone through
 NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust single entries too far
 
 
 @dataclass(frozen=True, eq=False)
 class RowSpace:
-    """What was recovered: ``T ≈ μμᵀ + XXᵀ``, the noise around it, and how the solver ended."""
+    """What was recovered: ``T ≈ μμᵀ + τ²11ᵀ + XXᵀ``, the noise around it, and how the solver ended.
+
+    ``row_variance`` is τ², zero where rows have no effect of their own. ``spread`` holds the posterior covariance
+    of (μ_j, y_j), where y_j = (τ, x_j) or x_j, as lower halves; None where columns are taken as known.
+    """
 
     mean: Array
     factor: Array
     noise_variance: Array
     solve: SolveResult
+    row_variance: float = 0.0
+    spread: Array | None = None
+
+    @property
+    def loadings(self) -> Array:
+        """What a row's coordinates are multiplied with: τ for its effect, if it has one, then X."""
+        if self.row_variance == 0:
+            return self.factor
+        return np.column_stack([np.full(len(self.factor), np.sqrt(self.row_variance)), self.factor])
 
 
 def complete(
@@ -59,9 +75,11 @@ def complete(
     counts = panel.row_counts
     weights = panel.row_weights * np.where(counts > 0, np.maximum(counts, 1) ** float(weight_exponent), 0.0)
     weights /= weights.max()
-    mean = column_means(panel) if center == "columns" else np.zeros(panel.n_columns)
+    mean = np.zeros(panel.n_columns) if center == "none" else column_means(panel)
     with single_blas_thread():
-        objective = RowObjective(panel, center=mean, weights=weights, diagonal=diagonal, ridge=ridge)
+        objective = RowObjective(
+            panel, center=mean, weights=weights, diagonal=diagonal, ridge=ridge, row_effect=center == "both"
+        )
         start = spectral_start(objective, rank, rng)
         solve = lbfgs(
             objective.value_and_gradient,
@@ -73,7 +91,9 @@ def complete(
             progress=progress,
         )
         factor = principal_axes(solve.factor * objective.scale)
-        return RowSpace(mean, factor, noise_variance(panel, mean, factor), solve)
+        row_variance = objective.row_variance * objective.scale**2
+        found = RowSpace(mean, factor, np.empty(0), solve, row_variance)
+        return replace(found, noise_variance=noise_variance(panel, mean, found.loadings))
 
 
 def column_means(panel: Panel) -> Array:
@@ -133,3 +153,21 @@ def check_fittable(panel: Panel, rank: int) -> None:
         )
     if rank > d:
         raise InputError(f"rank={rank} is larger than the panel's {d} columns; choose at most {d}")
+
+
+def information(loadings: Array, noise: Array, spread: Array | None) -> Array:
+    """(ỹ ỹᵀ + V_j) / ψ_j with ỹ = (0, y_j), as lower halves; without rows where the columns are certain."""
+    if spread is None:
+        return np.empty((0, 0))
+    result = np.empty_like(spread)
+    for part in chunks(*spread.shape):
+        y = np.column_stack([np.zeros(len(loadings[part])), loadings[part]])
+        result[part] = (packed(y[:, :, None] * y[:, None, :]) + spread[part]) / noise[part, None]
+    return result
+
+
+def chunks(n: int, width: int) -> Iterator[slice]:
+    """Slices of n columns, such that not many matrices of which each half has ``width`` numbers are held at a time."""
+    step = max(1, CHUNK // max(1, 2 * width))
+    for first in range(0, n, step):
+        yield slice(first, first + step)

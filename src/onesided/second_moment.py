@@ -5,7 +5,7 @@ Three outputs, by name, with L = μμᵀ + XXᵀ the model's entry, T̂ the meas
 ==============  ================================================================================
 ``low_rank``    L everywhere
 ``algorithm1``  T̂ on Ω and L elsewhere, which is what the paper's Algorithm 1 returns
-``blend``       (N T̂ + κ L) / (N + κ) off the diagonal; T̂ on the diagonal
+``blend``       (N T̂ + κ L) / (N + κ) off the diagonal, L itself where κ is infinite; T̂ on the diagonal
 ==============  ================================================================================
 
 Measured entries are computed from the panel when they are asked for, by intersecting two columns.
@@ -112,7 +112,7 @@ class SecondMoment(LinearOperator):
         self.measured, self.panel, self.kappa, self.output = measured, panel, kappa, output
         self._known_moments = moments
         self.column_ids = np.arange(d) if column_ids is None else column_ids
-        if output != "low_rank" and panel is None:
+        if output != "low_rank" and panel is None and not (output == "blend" and kappa == np.inf):
             raise InputError(
                 f"the output {output!r} needs measured entries, and this model was saved without its panel; "
                 "use the low_rank output, or save the model together with its panel"
@@ -174,6 +174,10 @@ class SecondMoment(LinearOperator):
         low_rank: Array = self.factor[rows] @ self.factor[columns].T
         if self.output == "low_rank":
             return low_rank
+        if self._kappa == np.inf:
+            diagonal = self.measured.counts[rows] > 0
+            same = (rows[:, None] == columns[None, :]) & diagonal[:, None]
+            return np.where(same, self.measured.diagonal[rows][:, None], low_rank)
         sums, counts = self._measure(rows, columns)
         diagonal = rows[:, None] == columns[None, :]
         kappa = np.where(diagonal, 0.0, self._kappa)
@@ -229,6 +233,9 @@ class SecondMoment(LinearOperator):
     @cached_property
     def _correction(self) -> sp.csr_array:
         """What the output adds to the low-rank part, on Ω."""
+        if self._kappa == np.inf:
+            own = self.measured.diagonal - np.sum(self.factor**2, axis=1)
+            return sp.csr_array(sp.diags_array(np.where(self.measured.counts > 0, own, 0.0)))
         assert self.panel is not None
         moments = self._known_moments or PairMoments.from_panel(self.panel)
         i, j = moments.pairs()

@@ -15,6 +15,7 @@ from onesided.cli.demo import demo
 from onesided.cli.doctor import doctor
 from onesided.cli.fit import fit
 from onesided.cli.impute import impute
+from onesided.cli.inspect import inspect
 from onesided.errors import InputError
 
 
@@ -58,5 +59,5 @@ def main() -> None:
     """
 
 
-for command in (demo, doctor, fit, impute):
+for command in (demo, doctor, fit, impute, inspect):
     main.add_command(command)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from onesided.cli.console import EXISTING_FILE, json_option, passes, print_result, read_panel, table_options
+
+if TYPE_CHECKING:
+    from onesided.completion import OneSidedCompletion
+
+
+def _rank(context: click.Context, parameter: click.Parameter, given: Any) -> int | str:
+    """A whole number that is not negative, or "auto"."""
+    return "auto" if given == "auto" else int(click.IntRange(min=0).convert(given, parameter, context))
 
 
 @click.command()
@@ -15,38 +23,51 @@ from onesided.cli.console import EXISTING_FILE, json_option, passes, print_resul
 @click.option("-o", "--output", required=True, type=click.Path(), help="Where to write the model.")
 @click.option(
     "--rank",
-    type=click.IntRange(min=0),
-    default=10,
+    metavar="NUMBER|auto",
+    callback=_rank,
+    default="auto",
     show_default=True,
-    help="Dimensions of the row space; 0 for column means alone.",
+    help="Dimensions of the row space; 0 for means and row effects alone.",
 )
 @click.option(
     "--center",
-    type=click.Choice(["columns", "none"]),
-    default="columns",
+    type=click.Choice(["auto", "none", "columns", "both"]),
+    default="auto",
     show_default=True,
-    help="Whether column means are taken out first and kept in the model.",
+    help="What is in the model beside the row space: nothing, column means, or row effects too.",
 )
 @click.option(
     "--diagonal",
-    type=click.Choice(["free", "fit"]),
-    default="free",
+    type=click.Choice(["auto", "free", "fit"]),
+    default="auto",
     show_default=True,
-    help="Whether columns vary on their own too (free), or rows lie in the row space exactly (fit).",
+    help="Whether the start takes columns to vary on their own too (free), or rows to lie in the row space (fit).",
 )
 @click.option(
-    "--max-passes", type=click.IntRange(min=1), default=300, show_default=True, help="Passes over the rows at most."
+    "--refine",
+    type=click.Choice(["auto", "none", "variational"]),
+    default="auto",
+    show_default=True,
+    help="Whether the moment solution is refined by variational passes; auto: where memory allows.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random start.")
+@click.option(
+    "--max-passes",
+    type=click.IntRange(min=1),
+    default=300,
+    show_default=True,
+    help="Passes over the rows for a moment solution at most.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all that is random.")
 @click.option("--without-panel", is_flag=True, help="Leave the observed entries and row ids out of the model file.")
 @table_options
 @json_option
 def fit(
     table: str,
     output: str,
-    rank: int,
+    rank: Any,
     center: Any,
     diagonal: Any,
+    refine: Any,
     max_passes: int,
     seed: int,
     without_panel: bool,
@@ -55,13 +76,17 @@ def fit(
 ) -> None:
     """Fit the row space of TABLE and write it to a model file.
 
+    Rank, center and diagonal are chosen by how well entries of held-out rows are predicted from the row's others,
+    unless they are given.
+
     TABLE has one line per observed entry: a row id, a column id and a value; other columns are ignored. It is a
     Parquet file, or UTF-8 text separated by commas, tabs, semicolons or "::", plain or in gzip or xz. Text whose
     first line is already an entry has no header: its fields are row, column, value and at most one more.
 
     \b
     Example:
-        onesided fit ratings.csv -o movies.onesided --rank 20
+        onesided fit ratings.csv -o movies.onesided
+        onesided fit ratings.csv -o movies.onesided --rank 20 --center both
     """
     import warnings
 
@@ -71,7 +96,9 @@ def fit(
     check_output(output, inputs=[table])
     panel, left_out = read_panel(table, **reading)
     began = perf_counter()
-    model = OneSidedCompletion(rank=rank, center=center, diagonal=diagonal, max_passes=max_passes, random_state=seed)
+    model = OneSidedCompletion(
+        rank, center=center, diagonal=diagonal, refine=refine, max_passes=max_passes, random_state=seed
+    )
     with passes("Fitting") as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(panel, progress=progress)
@@ -87,12 +114,29 @@ def fit(
             "entries": panel.n_entries,
             **left_out,
             "columns_unsupported": int((~model.measured_.supported).sum()),
-            "rank": rank,
+            "rank": model.rank_,
+            "center": model.center_,
+            "diagonal": model.diagonal_,
+            "refined": model.refined_,
+            **_held_out(model),
             "solver": model.solve_.message if not as_json else model.solve_.status,
             "passes": model.solve_.passes,
             "seconds": seconds,
             "eigenvalues": [float(one) for one in model.eigenvalues_],
-            "noise_variance": float(model.noise_variance_.min()),
+            "row_variance": model.row_variance_,
+            "noise_variance": float(model.noise_variance_.mean()),
         },
         as_json,
     )
+
+
+def _held_out(model: OneSidedCompletion) -> dict[str, Any]:
+    """How the chosen setting did on held-out rows, if there was a choice."""
+    if model.selection_ is None:
+        return {}
+    chosen = next(trial for trial in model.selection_.trials if trial.chosen)
+    return {
+        "settings_tried": len(model.selection_.trials),
+        "held_out_log_score": chosen.score,
+        "held_out_rmse": chosen.rmse,
+    }

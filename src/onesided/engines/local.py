@@ -134,9 +134,13 @@ class LocalEngine:
             Block(indptr[first : last + 1], columns, values, weights[first:last]) for first, last in cut(indptr, size)
         ]
 
+    def map(self, task: Callable[[Block], Result]) -> Iterator[Result]:
+        """What ``task`` returns for each block, in order."""
+        return in_order(task, self.blocks)
+
     def sum(self, task: Callable[[Block], tuple[Any, ...]]) -> tuple[Any, ...]:
         """The element-wise sum over blocks of what ``task`` returns, in double precision."""
-        results = in_order(task, self.blocks)
+        results = self.map(task)
         total = [np.asarray(part, dtype=np.float64) for part in next(results)]
         for result in results:
             for k, part in enumerate(result):

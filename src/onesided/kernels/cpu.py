@@ -12,7 +12,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from onesided.kernels.reference import SINGULAR
+from onesided.kernels.reference import SINGULAR, SMALLEST_LEFT
 
 Array = npt.NDArray[Any]
 
@@ -268,49 +268,189 @@ def gram_product(indptr: Array, columns: Array, values: Array, weights: Array, V
 
 
 @_jit
-def row_solve(indptr: Array, columns: Array, values: Array, X: Array, precision: Array) -> tuple[Array, Array]:
-    """By the Cholesky factor L of P = I + Σ γ x xᵀ, whose smallest eigenvalue is at least one."""
-    n, r = len(indptr) - 1, X.shape[1]
-    mean, covariance = np.zeros((n, r)), np.zeros((n, r, r))
-    P, inverse = np.empty((r, r)), np.zeros((r, r))
-    h = np.empty(r)
-    for u in range(n):
-        P[:] = 0.0
-        h[:] = 0.0
-        for a in range(r):
-            P[a, a] = 1.0
-        for entry in range(indptr[u], indptr[u + 1]):
-            j, v = columns[entry], np.float64(values[entry])
-            g = precision[j]
-            for a in range(r):
-                scaled = g * X[j, a]
-                h[a] += scaled * v
+def _posterior(
+    start: int,
+    stop: int,
+    columns: Array,
+    values: Array,
+    center: Array,
+    loadings: Array,
+    precision: Array,
+    information: Array,
+    total: Array,
+    h: Array,
+    L: Array,
+    S: Array,
+    z: Array,
+) -> None:
+    """Fills S and z for one row; ``total``, ``h`` and ``L`` are room to work in.
+
+    By the Cholesky factor L of I + Σ γ (y yᵀ + V), whose smallest eigenvalue is at least one.
+    """
+    k = loadings.shape[1]
+    total[:] = 0.0
+    h[:] = 0.0
+    for entry in range(start, stop):
+        j = columns[entry]
+        scaled = precision[j] * (values[entry] - center[j])
+        for a in range(k):
+            h[a] += scaled * loadings[j, a]
+        if len(information) > 0:
+            for t in range(len(total)):
+                total[t] += information[j, t]
+        else:
+            for a in range(k):
+                scaled = precision[j] * loadings[j, a]
+                first = (a + 1) * (a + 2) // 2 + 1
                 for c in range(a + 1):
-                    P[a, c] += scaled * X[j, c]
-        for a in range(r):  # P becomes L, in its lower half
-            for c in range(a + 1):
-                rest = P[a, c]
-                for k in range(c):
-                    rest -= P[a, k] * P[c, k]
-                P[a, c] = np.sqrt(max(rest, 1.0)) if a == c else rest / P[c, c]  # below one only by rounding
-        for c in range(r):  # L⁻¹, column by column
-            inverse[c, c] = 1.0 / P[c, c]
-            for a in range(c + 1, r):
-                rest = 0.0
-                for k in range(c, a):
-                    rest -= P[a, k] * inverse[k, c]
-                inverse[a, c] = rest / P[a, a]
-        for a in range(r):  # S = L⁻ᵀL⁻¹
-            for c in range(a + 1):
-                total = 0.0
-                for k in range(a, r):
-                    total += inverse[k, a] * inverse[k, c]
-                covariance[u, a, c] = total
-                covariance[u, c, a] = total
-        for a in range(r):
-            for c in range(r):
-                mean[u, a] += covariance[u, a, c] * h[c]
+                    total[first + c] += scaled * loadings[j, c]
+    for a in range(k):
+        first = (a + 1) * (a + 2) // 2
+        h[a] -= total[first]
+        for c in range(a + 1):
+            rest = total[first + 1 + c] + (1.0 if a == c else 0.0)
+            for t in range(c):
+                rest -= L[a, t] * L[c, t]
+            L[a, c] = np.sqrt(max(rest, 1.0)) if a == c else rest / L[c, c]  # below one only by rounding
+    for c in range(k):  # S holds L⁻¹, column by column
+        S[c, c] = 1.0 / L[c, c]
+        for a in range(c + 1, k):
+            rest = 0.0
+            for t in range(c, a):
+                rest -= L[a, t] * S[t, c]
+            S[a, c] = rest / L[a, a]
+    for a in range(k):  # L holds L⁻ᵀL⁻¹
+        for c in range(a + 1):
+            rest = 0.0
+            for t in range(a, k):
+                rest += S[t, a] * S[t, c]
+            L[a, c] = rest
+    for a in range(k):
+        for c in range(a + 1):
+            S[a, c] = L[a, c]
+            S[c, a] = L[a, c]
+    for a in range(k):
+        z[a] = 0.0
+        for c in range(k):
+            z[a] += S[a, c] * h[c]
+
+
+@_jit
+def row_posterior(
+    indptr: Array,
+    columns: Array,
+    values: Array,
+    center: Array,
+    loadings: Array,
+    precision: Array,
+    information: Array,
+) -> tuple[Array, Array]:
+    n, k = len(indptr) - 1, loadings.shape[1]
+    mean, covariance = np.zeros((n, k)), np.zeros((n, k, k))
+    total, h, L = np.empty((k + 1) * (k + 2) // 2), np.empty(k), np.empty((k, k))
+    for u in range(n):
+        _posterior(
+            indptr[u], indptr[u + 1], columns, values, center, loadings, precision, information,
+            total, h, L, covariance[u], mean[u],
+        )  # fmt: skip
     return mean, covariance
+
+
+@_jit
+def posterior_sums(
+    indptr: Array,
+    columns: Array,
+    values: Array,
+    weights: Array,
+    center: Array,
+    loadings: Array,
+    precision: Array,
+    information: Array,
+) -> tuple[Array, Array, Array, Array]:
+    d, k = loadings.shape
+    half = (k + 1) * (k + 2) // 2
+    second, first, squares, everywhere = np.zeros((d, half)), np.zeros((d, k + 1)), np.zeros(d), np.zeros(half)
+    total, h, L, S, z = np.empty(half), np.empty(k), np.empty((k, k)), np.empty((k, k)), np.empty(k)
+    moment = np.empty(half)
+    for u in range(len(indptr) - 1):
+        w = weights[u]
+        if w == 0 or indptr[u] == indptr[u + 1]:
+            continue
+        _posterior(
+            indptr[u], indptr[u + 1], columns, values, center, loadings, precision, information,
+            total, h, L, S, z,
+        )  # fmt: skip
+        moment[0] = w
+        for a in range(k):
+            start = (a + 1) * (a + 2) // 2
+            moment[start] = w * z[a]
+            for c in range(a + 1):
+                moment[start + 1 + c] = w * (z[a] * z[c] + S[a, c])
+        for t in range(half):
+            everywhere[t] += moment[t]
+        for entry in range(indptr[u], indptr[u + 1]):
+            j = columns[entry]
+            e = values[entry] - center[j]
+            for t in range(half):
+                second[j, t] += moment[t]
+            first[j, 0] += w * e
+            for a in range(k):
+                first[j, a + 1] += w * e * z[a]
+            squares[j] += w * e * e
+    return second, first, squares, everywhere
+
+
+@_jit
+def leave_one_out(
+    indptr: Array,
+    columns: Array,
+    values: Array,
+    weights: Array,
+    center: Array,
+    loadings: Array,
+    precision: Array,
+    information: Array,
+) -> Array:
+    k = loadings.shape[1]
+    scores = np.zeros((len(indptr) - 1, 2))
+    total, h, L, S, z = (
+        np.empty((k + 1) * (k + 2) // 2),
+        np.empty(k),
+        np.empty((k, k)),
+        np.empty((k, k)),
+        np.empty(k),
+    )
+    for u in range(len(indptr) - 1):
+        if weights[u] == 0:
+            continue
+        _posterior(
+            indptr[u], indptr[u + 1], columns, values, center, loadings, precision, information,
+            total, h, L, S, z,
+        )  # fmt: skip
+        for entry in range(indptr[u], indptr[u + 1]):
+            j = columns[entry]
+            fit, own, trace = 0.0, 0.0, 0.0
+            for a in range(k):
+                fit += loadings[j, a] * z[a]
+                rest = 0.0
+                for c in range(k):
+                    rest += S[a, c] * loadings[j, c]
+                own += rest * loadings[j, a]
+            spread = 0.0
+            if len(information) > 0:
+                trace = information[j, 0]
+                for a in range(k):
+                    start = (a + 1) * (a + 2) // 2
+                    trace += 2.0 * information[j, start] * z[a]
+                    for c in range(a + 1):
+                        trace += (1.0 if a == c else 2.0) * information[j, start + 1 + c] * (z[a] * z[c] + S[a, c])
+                spread = max(trace / precision[j] - fit * fit - own, 0.0)  # below zero only by rounding
+            left = max(1.0 - precision[j] * own, SMALLEST_LEFT)
+            e = (values[entry] - center[j] - fit) / left
+            variance = 1.0 / (precision[j] * left) + spread
+            scores[u, 0] -= 0.5 * (np.log(2.0 * np.pi * variance) + e * e / variance)
+            scores[u, 1] += e * e
+    return scores
 
 
 @_jit

@@ -15,6 +15,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 SINGULAR = 1e-12  # singular values below this share of the largest count as zero
+SMALLEST_LEFT = 1e-9  # of 1 − h: an entry that alone settles its prediction
 
 
 def _rows(indptr: Array) -> Iterator[tuple[int, slice]]:
@@ -123,18 +124,131 @@ def gram_product(indptr: Array, columns: Array, values: Array, weights: Array, V
     return product
 
 
-def row_solve(indptr: Array, columns: Array, values: Array, X: Array, precision: Array) -> tuple[Array, Array]:
-    """Posterior mean and covariance of each row's coordinates under v = x_jᵀq + ε, q ~ N(0, I), var ε = 1/γ_j.
+def row_posterior(
+    indptr: Array,
+    columns: Array,
+    values: Array,
+    center: Array,
+    loadings: Array,
+    precision: Array,
+    information: Array,
+) -> tuple[Array, Array]:
+    """Posterior mean and covariance of each row's k coordinates, with columns that may themselves be uncertain.
 
-    S = (I + Σ γ x xᵀ)⁻¹ and q = S Σ γ v x: the best linear predictor of a row is X q.
+    v = c_j + y_jᵀz + ε with z ~ N(0, I), var ε = 1/γ_j, and (c_j, y_j) known up to a covariance V_j:
+
+        S = (I + Σ γ (y yᵀ + V_yy))⁻¹,   z = S Σ γ (y (v − c) − V_yc)
+
+    ``information`` holds γ_j (ỹ ỹᵀ + V_j) with ỹ = (0, y_j), as lower halves; it has no rows where V = 0.
     """
-    n, r = len(indptr) - 1, X.shape[1]
-    mean, covariance = np.zeros((n, r)), np.zeros((n, r, r))
+    n, k = len(indptr) - 1, loadings.shape[1]
+    mean, covariance = np.zeros((n, k)), np.zeros((n, k, k))
     for u, row in _rows(indptr):
-        B, g = X[columns[row]], precision[columns[row]]
-        covariance[u] = np.linalg.inv(np.eye(r) + (B.T * g) @ B)
-        mean[u] = covariance[u] @ (B.T @ (g * values[row]))
+        mean[u], covariance[u] = _posterior(columns[row], values[row], center, loadings, precision, information)
     return mean, covariance
+
+
+def _posterior(
+    j: Array, v: Array, center: Array, loadings: Array, precision: Array, information: Array
+) -> tuple[Array, Array]:
+    y, gamma = loadings[j], precision[j]
+    total = unpacked(_information(loadings, precision, information)[j].sum(axis=0))
+    covariance = np.linalg.inv(np.eye(y.shape[1]) + total[1:, 1:])
+    return covariance @ (y.T @ (gamma * (v - center[j])) - total[1:, 0]), covariance
+
+
+def _information(loadings: Array, precision: Array, information: Array) -> Array:
+    if len(information):
+        return information
+    y = np.column_stack([np.zeros(len(loadings)), loadings])
+    return packed(precision[:, None, None] * y[:, :, None] * y[:, None, :])
+
+
+def posterior_sums(
+    indptr: Array,
+    columns: Array,
+    values: Array,
+    weights: Array,
+    center: Array,
+    loadings: Array,
+    precision: Array,
+    information: Array,
+) -> tuple[Array, Array, Array, Array]:
+    """What rows tell about columns: sums over the rows u that have column j, with z̃ = (1, z) and e = v − c_j.
+
+    Σ w E[z̃ z̃ᵀ] and Σ w e E[z̃] and Σ w e² for every column, and Σ w E[z̃ z̃ᵀ] over all rows that have entries;
+    E[z zᵀ] = z zᵀ + S. Squares are lower halves.
+    """
+    d, k = loadings.shape
+    half = (k + 1) * (k + 2) // 2
+    second, first, squares, total = np.zeros((d, half)), np.zeros((d, k + 1)), np.zeros(d), np.zeros(half)
+    for u, row in _rows(indptr):
+        j = columns[row]
+        if weights[u] > 0 and len(j):
+            z, S = _posterior(j, values[row], center, loadings, precision, information)
+            one = np.concatenate([[1.0], z])
+            moment, e = np.outer(one, one), values[row] - center[j]
+            moment[1:, 1:] += S
+            second[j] += weights[u] * packed(moment)
+            first[j] += weights[u] * np.outer(e, one)
+            squares[j] += weights[u] * e**2
+            total += weights[u] * packed(moment)
+    return second, first, squares, total
+
+
+def leave_one_out(
+    indptr: Array,
+    columns: Array,
+    values: Array,
+    weights: Array,
+    center: Array,
+    loadings: Array,
+    precision: Array,
+    information: Array,
+) -> Array:
+    """For each row of positive weight, sums over its entries, each predicted from the row's others.
+
+    With h = γ yᵀSy the prediction without an entry leaves the residual e = (v − c − yᵀz) / (1 − h), with variance
+    s² = 1/(γ (1 − h)) + tr(V E[z̃ z̃ᵀ]). Two sums: of the log score −½ (log 2π s² + e²/s²), and of e².
+    """
+    scores = np.zeros((len(indptr) - 1, 2))
+    everything = unpacked(_information(loadings, precision, information))
+    for u, row in _rows(indptr):
+        if weights[u] > 0:
+            z, S = _posterior(columns[row], values[row], center, loadings, precision, information)
+            one = np.concatenate([[1.0], z])
+            moment = np.outer(one, one)
+            moment[1:, 1:] += S
+            for j, v in zip(columns[row], values[row], strict=True):
+                y, gamma = loadings[j], precision[j]
+                own = y @ S @ y
+                left = max(1 - gamma * own, SMALLEST_LEFT)
+                spread = np.sum(everything[j] * moment) / gamma - (y @ z) ** 2 - own
+                e = (v - center[j] - y @ z) / left
+                variance = 1 / (gamma * left) + max(spread, 0.0)
+                scores[u] += -(np.log(2 * np.pi * variance) + e**2 / variance) / 2, e**2
+    return scores
+
+
+def packed(matrices: Array) -> Array:
+    """The lower halves of symmetric matrices, row by row."""
+    rows, columns = np.tril_indices(matrices.shape[-1])
+    return np.ascontiguousarray(matrices[..., rows, columns])
+
+
+def unpacked(halves: Array) -> Array:
+    """Symmetric matrices from their lower halves.
+
+    >>> unpacked(np.array([1.0, 2.0, 3.0]))
+    array([[1., 2.],
+           [2., 3.]])
+    """
+    size = int(np.sqrt(2 * halves.shape[-1]))
+    rows, columns = np.tril_indices(size)
+    matrices = np.empty((*halves.shape[:-1], size, size))
+    matrices[..., rows, columns] = halves
+    matrices[..., columns, rows] = halves
+    return matrices
 
 
 def least_squares(indptr: Array, columns: Array, values: Array, X: Array) -> Array:

@@ -6,6 +6,9 @@
 The sum runs over all pairs i, j when the diagonal is fitted and over i ≠ j when it is free, in which case its
 terms, ½ N_jj (‖x_j‖⁴ − 2 T̂_jj ‖x_j‖²), are taken away again: they need only two numbers per column.
 
+With a row effect, x_iᵀx_j + τ² stands in place of x_iᵀx_j: a factor column that is fixed to τ. τ² is the mean
+product of two entries of a row, which is what all pairs have in common. L is then counted from L(0).
+
 Values are measured in units of their root mean square. ρ is given as a multiple of the sampling noise in the
 sums of products, s √c: s is the standard deviation of all products, and c = Σ_j c_j² / Σ_j c_j the typical
 column's Σ w_u² over its pairs. So a given ridge matters less the more rows there are.
@@ -20,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.local import LocalEngine
+from onesided.engines.local import Block, LocalEngine
 from onesided.errors import InputError, check_choice
 from onesided.kernels import cpu
 from onesided.objective.penalties import ridge
@@ -45,6 +48,8 @@ class RowObjective:
     diagonal : "fit" or "free"
     ridge : float
         ρ in units of the sampling noise.
+    row_effect : bool
+        Whether rows have an effect of their own, the same in all columns.
 
     Examples
     --------
@@ -62,6 +67,7 @@ class RowObjective:
         weights: Array | None = None,
         diagonal: Diagonal = "free",
         ridge: float = 0.0,
+        row_effect: bool = False,
     ) -> None:
         check_choice("diagonal", diagonal, ("fit", "free"))
         weights = panel.row_weights if weights is None else weights
@@ -76,32 +82,39 @@ class RowObjective:
         self.pair_counts = np.bincount(
             panel.columns, entry_weights * np.repeat(panel.row_counts - 1, panel.row_counts), panel.n_columns
         )
-        self.ridge = ridge * _Products.of(panel, values, weights).sampling_noise if ridge else 0.0
+        products = _Products.of(panel, values, weights)
+        self.ridge = ridge * products.sampling_noise
+        self.row_variance = max(products.mean, 0.0) if row_effect else 0.0
         self._dtype = panel.values.dtype
         values = values.astype(self._dtype, copy=False)
         self.engine = LocalEngine(panel.indptr, panel.columns, values, weights, panel.n_columns)
         self.resolution = 10 * float(np.finfo(self._dtype).eps)  # relative rounding error of a loss
+        self._origin = 0.0
+        if self.row_variance > 0:
+            self._origin = self.value_and_gradient(np.zeros((panel.n_columns, 1)))[0]
 
     def value_and_gradient(self, X: Array) -> tuple[float, Array]:
         """L(X) and its gradient, in one pass over the rows."""
         if X.shape[1] == 0:  # rank zero: nothing to fit
             return 0.0, np.zeros(X.shape)
-        factor = np.ascontiguousarray(X, dtype=self._dtype)
+        effect = [np.full(len(X), np.sqrt(self.row_variance))] if self.row_variance > 0 else []
+        factor = np.ascontiguousarray(np.column_stack([*effect, X]), dtype=self._dtype)
         loss, gradient = self.engine.sum(
             lambda block: cpu.row_pass(block.indptr, block.columns, block.values, block.weights, factor)
         )
+        gradient = gradient[:, len(effect) :]
         if self.diagonal == "free":
-            norms = np.sum(X**2, axis=1)
+            norms = np.sum(X**2, axis=1) + self.row_variance
             loss -= float(self.counts @ norms**2 / 2 - self.squares @ norms)
             gradient -= 2 * (self.counts * norms - self.squares)[:, None] * X
         value, slope = ridge(X)
-        return loss + self.ridge * value, gradient + self.ridge * slope
+        return loss - self._origin + self.ridge * value, gradient + self.ridge * slope
 
     def curvature(self, X: Array) -> Array:
         """The Hessian's diagonal blocks ∂²L/∂x_j², one r × r matrix per column.
 
         2 Σ_{u∋j} w (A_u − x_j x_jᵀ) + 2ρI when the diagonal is free; when it is fitted,
-        2 Σ_{u∋j} w A_u + 2 N_jj (x_j x_jᵀ + (‖x_j‖² − T̂_jj) I) + 2ρI.
+        2 Σ_{u∋j} w A_u + 2 N_jj (x_j x_jᵀ + (‖x_j‖² + τ² − T̂_jj) I) + 2ρI.
         """
         factor = np.ascontiguousarray(X, dtype=self._dtype)
         (blocks,) = self.engine.sum(lambda block: (cpu.curvature(block.indptr, block.columns, block.weights, factor),))
@@ -111,7 +124,7 @@ class RowObjective:
             blocks -= self.counts[:, None, None] * own
         else:
             blocks += self.counts[:, None, None] * own
-            slack = slack + self.counts * np.sum(X**2, axis=1) - self.squares
+            slack = slack + self.counts * np.sum(X**2, axis=1) - self.own
         return np.asarray(2 * blocks + 2 * slack[:, None, None] * np.eye(X.shape[1]))
 
     def metric(self, X: Array) -> Callable[[Array], Array]:
@@ -130,13 +143,25 @@ class RowObjective:
         curvature = 2 * (weight[:, None] * strengths + self.ridge)
         return lambda gradient: (gradient @ axes / curvature) @ axes.T
 
-    def gram(self, V: Array) -> Array:
-        """The weighted sums of products, M̂ᵀ diag(w) M̂, applied to the columns of V; diagonal included."""
+    @property
+    def own(self) -> Array:
+        """The diagonal of the sums of products, Σ w v_j², less the row effect."""
+        return self.squares - self.row_variance * self.counts
+
+    def products(self, V: Array) -> Array:
+        """The weighted sums of products off the diagonal, M̂ᵀ diag(w) M̂ − τ²N, applied to the columns of V."""
         V = np.ascontiguousarray(V, dtype=np.float64)
-        (product,) = self.engine.sum(
-            lambda block: (cpu.gram_product(block.indptr, block.columns, block.values, block.weights, V),)
-        )
-        return np.asarray(product)
+        ones = np.ones(len(self.engine.blocks[0].values) if self.row_variance > 0 else 0)
+
+        def apply(block: Block) -> tuple[Array]:
+            rows = (block.indptr, block.columns)
+            product = cpu.gram_product(*rows, block.values, block.weights, V)
+            if len(ones):
+                product -= self.row_variance * cpu.gram_product(*rows, ones, block.weights, V)
+            return (product,)
+
+        (product,) = self.engine.sum(apply)
+        return np.asarray(product - self.own[:, None] * V)
 
 
 def mean_squared_pair_error(panel: Panel, factor: Array) -> float:
@@ -165,6 +190,7 @@ class _Products:
     """Statistics of all products of two different entries of a row, before any model."""
 
     total_weight: float
+    mean: float
     mean_square: float
     sampling_noise: float  # s √c
 
@@ -173,7 +199,7 @@ class _Products:
         counts = panel.row_counts
         total = float(weights @ (counts * (counts - 1.0)))
         if total == 0:
-            return cls(0.0, 0.0, 0.0)
+            return cls(0.0, 0.0, 0.0, 0.0)
         filled = counts > 0
         starts, used = panel.indptr[:-1][filled], weights[filled]
         first, second, fourth = (np.add.reduceat(values**k, starts, dtype=np.float64) for k in (1, 2, 4))
@@ -181,7 +207,7 @@ class _Products:
         mean_square = float(used @ (second**2 - fourth)) / total
         shared = np.bincount(panel.columns, np.repeat(weights**2 * (counts - 1.0), counts), minlength=panel.n_columns)
         noise = np.sqrt(max(mean_square - mean**2, 0.0) * (shared @ shared) / shared.sum())
-        return cls(total, mean_square, float(noise))
+        return cls(total, mean, mean_square, float(noise))
 
 
 def _root_mean_square(values: Array) -> float:

@@ -23,8 +23,7 @@ Array = npt.NDArray[Any]
 
 SIDE = 8
 PIXELS_SHOWN = 8
-RANK = 10
-COMPONENTS_DRAWN = RANK  # one below each of the ten digits
+COMPONENTS_DRAWN = 10  # one below each of the ten digits
 PICTURES = (".png", ".svg", ".pdf")
 NORMAL_90 = 1.6449  # half-width of a 90% normal interval, in standard deviations
 
@@ -45,11 +44,12 @@ class DigitRecovery:
         """The numbers of the demonstration, each named for what it is."""
         hidden = ~self.shown
         T = self.images.T @ self.images / len(self.images)
-        recovered = self.model.second_moment_.low_rank.to_dense()
+        recovered = self.model.second_moment_.to_dense()
         miss = np.abs(self.imputed - self.images)[hidden] / self.deviation[hidden]
         return {
             "images": len(self.images),
             "pixels_shown_of_64": PIXELS_SHOWN,
+            "rank_chosen": self.model.rank_,
             "relative_error_of_second_moment": float(np.linalg.norm(recovered - T) / np.linalg.norm(T)),
             "rmse_hidden_pixels": self._rmse(self.imputed),
             "rmse_column_means": self._rmse(np.broadcast_to(self.means, self.images.shape)),
@@ -74,7 +74,7 @@ def recover_digits(rng: int | np.random.Generator = 0, progress: Progress | None
     images = digits.data
     shown = np.argsort(rng.random(images.shape), axis=1) < PIXELS_SHOWN
     panel = Panel.from_dense(np.where(shown, images, np.nan))
-    model = OneSidedCompletion(rank=RANK, random_state=0).fit(panel, progress=progress)
+    model = OneSidedCompletion(random_state=0).fit(panel, progress=progress)
     imputed, deviation = model.impute(panel, return_std=True)
     return DigitRecovery(images, digits.target, shown, imputed, deviation, model.mean_, model)
 

@@ -2,9 +2,9 @@
 
 If N_ij were c_i c_j / Σc, with c_j = Σ_{i≠j} N_ij, the loss would be ‖C^½ (XXᵀ − T̂) C^½‖² / (2 Σc) and its minimum
 the top eigenpairs of K = C^½ T̂ C^½, X = C^−½ U Λ^½. The off-diagonal part of K is C^−½ M̂ᵀWM̂ C^−½ Σc; on the
-diagonal stands c_j T̂_jj when the diagonal is fitted, and nothing when it is free. Columns seen rarely would get
-large rows by chance, so a tenth of the mean is added to every c_j. Last, the length of X is set to the best one:
-L(tX) = a t⁴ − b t², with a and b known from one value and gradient.
+diagonal stands c_j T̂_jj when the diagonal is fitted, and nothing when it is free. A row effect is taken off first.
+Columns seen rarely would get large rows by chance, so a tenth of the mean is added to every c_j. Last, the length of
+X is set to the best one: L(tX) = a t⁴ − b t², with a and b known from one value and gradient.
 
 Where the best length is zero, because the ridge outweighs what the directions explain together, the start is made
 of the directions in which the loss falls from X = 0: eigenvectors of the sums of products above ρ, if there are any.
@@ -38,11 +38,11 @@ def spectral_start(objective: RowObjective, rank: int, rng: np.random.Generator)
     root = np.sqrt(damped)
     own = np.zeros_like(root)
     if objective.diagonal == "fit":
-        own = damped * objective.squares / np.where(objective.counts > 0, objective.counts, 1.0)
+        own = damped * objective.own / np.where(objective.counts > 0, objective.counts, 1.0)
 
     def apply(V: Array) -> Array:
         V = V.reshape(len(root), -1)
-        off = objective.gram(V / root[:, None]) - (objective.squares / root)[:, None] * V
+        off = objective.products(V / root[:, None])
         return np.asarray(off * (counts.sum() / root)[:, None] + own[:, None] * V)
 
     values, vectors = top_eigenpairs(_operator(apply, len(root)), rank, rng, tol=1e-2)
@@ -66,11 +66,11 @@ def _at_best_length(objective: RowObjective, axes: Array, values: Array, rng: np
 
 
 def _away_from_zero(objective: RowObjective, rank: int, rng: np.random.Generator) -> Array:
-    own = objective.squares if objective.diagonal == "free" else np.zeros(objective.n_columns)
+    own = objective.own if objective.diagonal == "fit" else np.zeros(objective.n_columns)
 
     def apply(V: Array) -> Array:
         V = V.reshape(len(own), -1)
-        return objective.gram(V) - own[:, None] * V
+        return objective.products(V) + own[:, None] * V
 
     values, vectors = top_eigenpairs(_operator(apply, len(own)), rank, rng, tol=1e-2)
     return _at_best_length(objective, vectors, values - objective.ridge, rng)

@@ -1,0 +1,116 @@
+"""``onesided inspect``: what a table can support, before any fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onesided.cli.console import EXISTING_FILE, json_option, print_result, read_panel, table_options
+
+if TYPE_CHECKING:
+    from onesided.recoverability import Counts, RankSupport, Recoverability
+
+
+@click.command()
+@click.argument("table", type=EXISTING_FILE)
+@table_options
+@json_option
+def inspect(table: str, as_json: bool, **reading: Any) -> None:
+    """Say what TABLE can support, before any fit.
+
+    Which rank stands out from chance and how many rows more would take, which pairs of columns were seen together,
+    and which columns cannot be placed. TABLE is as for fit.
+
+    \b
+    density           entries over rows times columns
+    rows without pairs
+                      rows with fewer than two entries
+    share of pairs    pairs of columns that some row has both of, among all pairs;
+                      on a large table estimated from a random sample of columns,
+                      with its standard error
+    rows per pair     over the pairs seen together
+    pair moments      memory that explicit sums for all these pairs would take
+    parts             sets of at least two columns that chains of rows link
+    columns always alone
+                      columns seen, but never in one row with another
+    coherence         largest mean square of a column over the mean of all: 1 if
+                      columns are alike, the number of columns if one has all
+    effective columns
+                      (sum of n)² / (sum of n²), n the entries of a column: among
+                      how many columns the entries are really spread
+    strength          of a direction: its eigenvalue in the sums of products over
+                      the largest that random signs yield; supported above 1.1
+    rows or more      rows like these at which a rank would reach that: rough, and
+                      meaningless if there are fewer directions
+    paper's bound     Theorem 3.4 with all its constants set to one: how rows grow
+                      with rank, not how many are enough
+
+    \b
+    Example:
+        onesided inspect ratings.csv
+    """
+    from onesided.recoverability import recoverability
+
+    panel, left_out = read_panel(table, **reading)
+    found = recoverability(panel)
+    if as_json:
+        print_result(found.to_dict() | left_out, as_json)
+        return
+    for sentence in found.sentences:
+        click.echo(f"{sentence[0].upper()}{sentence[1:]}.")
+    click.echo()
+    print_result(_lines(found, left_out), as_json)
+
+
+def _lines(found: Recoverability, left_out: dict[str, int]) -> dict[str, Any]:
+    """The numbers, one line each."""
+    coverage, parts = found.coverage, found.parts
+    error = "" if coverage.exact else f" ± {coverage.standard_error:.2g}, from {coverage.columns_counted:,} columns"
+    return {
+        "rows": found.rows,
+        "columns": found.columns,
+        "entries": found.entries,
+        **left_out,
+        "density": found.density,
+        "entries_per_row": _spread(found.entries_per_row),
+        "rows_without_pairs": found.rows_without_pairs,
+        "entries_per_column": _spread(found.entries_per_column),
+        "pairs_seen": f"{'' if coverage.exact else 'about '}{coverage.observed_pairs:,}",
+        "share_of_pairs": f"{coverage.share:.4g}{error}",
+        "seen_in_one_row": f"{coverage.seen_once:.1%} of the pairs seen",
+        "rows_per_pair": _spread(coverage.rows_per_pair),
+        "pair_moments": _memory(coverage.pair_moments_bytes),
+        "parts": f"{parts.parts:,}, the largest with {parts.largest_share:.1%} of the columns",
+        "columns_never_seen": parts.columns_never_seen,
+        "columns_always_alone": parts.columns_always_alone,
+        "coherence": found.evenness.coherence,
+        "effective_columns": round(found.evenness.effective_columns),
+        "supported_rank": found.supported_rank,
+        **{f"rank_{one.rank}": _support(one) for one in found.ranks},
+    }
+
+
+def _spread(counts: Counts) -> str:
+    return (
+        f"{counts.least:,} to {counts.most:,}, median {counts.median:,g}, mean {counts.mean:.4g}, "
+        f"nine in ten at most {counts.ninety_percent:,g}"
+    )
+
+
+def _memory(size: int) -> str:
+    amount, units = float(size), ["bytes", "kB", "MB", "GB", "TB"]
+    while amount >= 1000 and len(units) > 1:
+        amount, units = amount / 1000, units[1:]
+    return f"{amount:.3g} {units[0]}"
+
+
+def _support(one: RankSupport) -> str:
+    said = f"strength {one.strength:.3g}, "
+    if one.rows_needed is None:
+        said += "not supported"
+    elif one.supported:
+        said += f"supported; about {one.rows_needed:,} rows would do"
+    else:
+        said += f"not supported; about {one.rows_needed:,} rows or more"
+    return said if one.paper_rows is None else f"{said}; paper's bound {one.paper_rows:,.0f}"

@@ -1,0 +1,147 @@
+"""Variational passes: what they estimate, what they leave alone, and that they end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from onesided import Panel, synthetic
+from onesided.kernels.reference import posterior_sums, unpacked
+from onesided.refinement import refine, working_memory
+from onesided.row_space import complete, information
+from tests.conftest import random_panel
+
+
+def simulate(seed=0, n=4000, d=25, per_row=8, mean=2.0, effect=0.5, noise=0.4):
+    """Rows with column means, a row effect, two factors and noise, and the covariance that they come from."""
+    rng = np.random.default_rng(seed)
+    center, X = rng.normal(mean, 0.7, size=d), 0.6 * rng.normal(size=(d, 2))
+    M = center + effect * rng.normal(size=(n, 1)) + rng.normal(size=(n, 2)) @ X.T + noise * rng.normal(size=(n, d))
+    kept = np.argsort(rng.random((n, d)), axis=1) < per_row
+    return Panel.from_dense(np.where(kept, M, np.nan)), center, effect**2 + X @ X.T, M
+
+
+def off_diagonal_error(found, covariance):
+    L = found.loadings @ found.loadings.T
+    off = ~np.eye(len(L), dtype=bool)
+    return np.linalg.norm((L - covariance)[off]) / np.linalg.norm(covariance[off])
+
+
+def test_every_part_of_the_model_is_recovered():
+    panel, center, covariance, _ = simulate()
+    start = complete(panel, rank=2, center="both")
+    found = refine(panel, start, center="both")
+    np.testing.assert_allclose(found.mean, center, atol=0.08)
+    assert off_diagonal_error(found, covariance) < min(0.08, off_diagonal_error(start, covariance))
+    assert found.noise_variance.mean() == pytest.approx(0.16, rel=0.05)
+    assert found.row_variance > 0
+    # The effect is the same in all columns, and what is left of the rows does not correlate with it.
+    np.testing.assert_array_equal(found.loadings[:, 0], np.full(25, np.sqrt(found.row_variance)))
+
+
+@pytest.mark.parametrize("center", ["none", "columns", "both"])
+def test_one_pass_is_the_regression_of_columns_on_rows(center):
+    panel = random_panel(3, n=200)
+    start = complete(panel, rank=2, center=center)
+    found = refine(panel, start, center=center, passes=1)
+    noise = np.maximum(start.noise_variance, 0.1 * np.mean((panel.values - start.mean[panel.columns]) ** 2))
+    loadings = start.loadings
+    rows = (panel.indptr, panel.columns, panel.values, panel.row_weights)
+    flat = information(loadings, noise, np.zeros((12, (loadings.shape[1] + 1) * (loadings.shape[1] + 2) // 2)))
+    second, first, _, total = posterior_sums(*rows, start.mean, loadings, 1 / noise, flat)
+    second, total = unpacked(second), unpacked(total)
+    effect = loadings.shape[1] - 2
+    free = [0] * (center != "none") + list(range(1 + effect, 3 + effect))
+    at = np.column_stack([start.mean, loadings])[:, free]
+    prior_mean, size = at.mean(axis=0), np.mean((panel.values - start.mean[panel.columns]) ** 2)
+    prior = np.linalg.inv(np.cov(at.T, bias=True) + 0.05 * size * np.eye(len(free)))
+    L = np.zeros((12, 12))
+    mean, x = start.mean.copy(), loadings.copy()
+    for j in range(12):
+        fixed = np.zeros(3 + effect)
+        fixed[1 : 1 + effect] = loadings[j, :effect]
+        expected = prior_mean.copy()
+        if center != "none":
+            expected[0] -= start.mean[j]
+        P = prior + second[j][np.ix_(free, free)] / noise[j]
+        solution = np.linalg.solve(P, prior @ expected + (first[j] - second[j] @ fixed)[free] / noise[j])
+        fixed[free] = solution
+        mean[j] += fixed[0]
+        x[j] = fixed[1:]
+    moments = total[1:, 1:] / total[0, 0]
+    shift = total[1:, 0] / total[0, 0] * (center != "none")
+    L = x @ (moments - np.outer(shift, shift)) @ x.T
+    np.testing.assert_allclose(found.loadings @ found.loadings.T, L, atol=1e-6 * np.abs(L).max())
+    np.testing.assert_allclose(found.mean, mean + x @ shift, rtol=1e-7)
+
+
+def test_rows_of_weight_zero_are_left_out():
+    panel, *_ = simulate(n=600)
+    kept = np.arange(600) % 3 > 0
+    weights = kept.astype(float)
+    start = complete(panel.with_row_weights(weights), rank=2)
+    held_out = refine(panel, start, center="columns", weights=weights)
+    alone = refine(panel.take_rows(kept), start, center="columns")
+    np.testing.assert_allclose(held_out.factor, alone.factor, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(held_out.noise_variance, alone.noise_variance, rtol=1e-8)
+
+
+def test_an_exact_panel_is_recovered_almost_exactly():
+    truth = synthetic.common_means(3000, 60, 3, rng=0)
+    panel = synthetic.sample_fixed(truth, 12, rng=1)
+    T = truth.second_moment()
+    for center, rank in (("none", 3), ("columns", 2)):
+        found = refine(panel, complete(panel, rank=rank, center=center), center=center)
+        L = np.outer(found.mean, found.mean) + found.factor @ found.factor.T
+        assert np.linalg.norm(L - T) < 0.03 * np.linalg.norm(T)
+
+
+def test_noise_that_starts_too_low_rises():
+    panel, _, covariance, _ = simulate()
+    start = complete(panel, rank=2, center="both")
+    low = replace(start, noise_variance=np.full(25, 1e-6))
+    assert off_diagonal_error(refine(panel, low, center="both"), covariance) < 0.08
+
+
+def test_columns_that_were_never_beside_another_are_not_placed():
+    M = random_panel(0, n=200).to_dense()
+    M[:, 3] = np.nan
+    M[:100, 5] = np.nan
+    M[100:] = np.where(np.arange(12) == 5, M[100:], np.nan)
+    panel = Panel.from_dense(M)
+    found = refine(panel, complete(panel, rank=2), center="columns")
+    assert not found.factor[[3, 5]].any()
+    assert np.isfinite(found.noise_variance).all()
+    assert found.spread.shape == (12, 6)
+    assert not found.spread[[3, 5], 1:].any()
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, -1e60, 1e-60])
+def test_a_panel_without_variation_stays_as_it_is(value):
+    panel = Panel.from_dense(np.where(np.isnan(random_panel(0).to_dense()), np.nan, value))
+    start = complete(panel, rank=1)
+    assert refine(panel, start, center="columns") is start
+
+
+@pytest.mark.parametrize("unit", [1e-60, 1.0, 1e60])
+def test_the_unit_does_not_matter(unit):
+    panel, *_ = simulate(n=400)
+    scaled = Panel(panel.indptr, panel.columns, panel.values * unit, panel.n_columns)
+    one, other = (refine(p, complete(p, rank=2, center="both"), center="both") for p in (panel, scaled))
+    np.testing.assert_allclose(other.factor / unit, one.factor, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(other.noise_variance / unit**2, one.noise_variance, rtol=1e-3)
+
+
+def test_memory_grows_with_columns_and_the_square_of_the_rank():
+    assert working_memory(2000, 10) == 2 * working_memory(1000, 10)
+    assert 3.5 < working_memory(1000, 40) / working_memory(1000, 20) < 4
+
+
+def test_progress_is_reported():
+    panel, *_ = simulate(n=300)
+    seen = []
+    refine(panel, complete(panel, rank=1), center="columns", passes=4, progress=lambda done, loss: seen.append(done))
+    assert seen == sorted(seen)
+    assert seen[0] == 1

@@ -1,0 +1,154 @@
+"""Choosing on held-out rows: right where the truth is known, honest where there is none, the same every time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onesided import InputError, OneSidedCompletion, Panel, synthetic
+from onesided.row_space import complete
+from onesided.selection import Setting, affordable_ranks, fit_row_space, row_scores, select
+from tests.conftest import random_panel
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    truth = synthetic.linear_mixture(2500, 40, 3, rng=0)
+    return truth, synthetic.sample_fixed(truth, 8, rng=1)
+
+
+@pytest.fixture(scope="module")
+def model(mixture):
+    return OneSidedCompletion(random_state=0).fit(mixture[1])
+
+
+def test_the_rank_of_a_mixture_is_found(mixture, model):
+    truth, _ = mixture
+    assert model.rank_ == 3
+    assert model.refined_
+    T = truth.second_moment()
+    assert np.linalg.norm(model.second_moment_.to_dense() - T) < 0.02 * np.linalg.norm(T)
+
+
+def test_the_path_is_kept(model):
+    trials = model.selection_.trials
+    assert [one.score for one in trials] == sorted((one.score for one in trials), reverse=True)
+    assert [one.chosen for one in trials].count(True) == 1
+    assert trials[0].standard_error == 0
+    assert {one.rank for one in trials} >= {0, 1, 2, 3, 4}
+    assert {one.center for one in trials} == {"none", "columns", "both"}
+    assert {one.diagonal for one in trials} == {"free", "fit"}
+    text = str(model.selection_)
+    assert text.splitlines()[0].split() == ["rank", "center", "diagonal", "score", "±", "se", "rmse"]
+    assert text.count("chosen") == 1
+
+
+def test_the_same_seed_chooses_the_same(mixture, model):
+    again = OneSidedCompletion(random_state=0).fit(mixture[1])
+    assert again.selection_.trials == model.selection_.trials
+    np.testing.assert_array_equal(again.factor_, model.factor_)
+
+
+def test_what_is_given_is_not_chosen(mixture):
+    model = OneSidedCompletion(center="both", diagonal="free", refine="none", random_state=0).fit(mixture[1])
+    assert {(one.center, one.diagonal) for one in model.selection_.trials} == {("both", "free")}
+    assert not model.refined_
+    fixed = OneSidedCompletion(rank=2, center="none", diagonal="free").fit(mixture[1])
+    assert fixed.selection_ is None
+    assert (fixed.rank_, fixed.center_, fixed.diagonal_) == (2, "none", "free")
+
+
+def test_the_score_is_that_of_rows_never_fitted(mixture):
+    """The split is not the test's to know, but the score must be near that of fresh rows of the same population."""
+    truth, panel = mixture
+    setting = Setting(rank=3, center="none", diagonal="fit")
+    selection = select(panel, setting, ranks=[3], rng=0)
+    fresh_truth = synthetic.Truth(np.random.default_rng(9).normal(size=(2500, 3)) / np.sqrt(3), truth.column_factors)
+    fresh = synthetic.sample_fixed(fresh_truth, 8, rng=5)
+    found = fit_row_space(panel, setting, 0, passes=12)
+    score = row_scores(fresh, found, np.ones(2500))[:, 0].sum() / fresh.n_entries
+    assert selection.trials[0].score == pytest.approx(score, abs=0.15)
+
+
+def test_no_signal_chooses_rank_zero():
+    rng = np.random.default_rng(0)
+    kept = rng.random((3000, 30)) < 0.2
+    panel = Panel.from_dense(np.where(kept, rng.normal(3.0, 1.0, size=kept.shape), np.nan))
+    model = OneSidedCompletion(random_state=0).fit(panel)
+    assert model.rank_ == 0
+    np.testing.assert_allclose(model.mean_, 3.0, atol=0.1)
+    filled, deviation = model.impute(panel, return_std=True)
+    assert np.isfinite(filled).all()
+    assert deviation[~kept].mean() == pytest.approx(1.0, abs=0.05)
+
+
+def test_row_effects_are_found():
+    rng = np.random.default_rng(3)
+    M = rng.normal(size=(3000, 1)) + rng.normal(size=30) + rng.normal(size=(3000, 30))
+    panel = Panel.from_dense(np.where(rng.random(M.shape) < 0.2, M, np.nan))
+    model = OneSidedCompletion(random_state=0).fit(panel)
+    assert (model.rank_, model.center_) == (0, "both")
+    assert model.row_variance_ == pytest.approx(1.0, rel=0.1)
+    off = model.covariance_.block([0, 1], [2, 3])
+    np.testing.assert_allclose(off, 1.0, rtol=0.1)
+    assert model.transform(panel).shape == (3000, 1)
+    np.testing.assert_allclose(np.abs(model.components_), 1 / np.sqrt(30), rtol=1e-6)
+
+
+def test_the_one_standard_error_rule_never_takes_a_larger_rank(mixture):
+    _, panel = mixture
+    chosen = {
+        rule: OneSidedCompletion(rule=rule, random_state=0).fit(panel).selection_
+        for rule in ("best", "one-standard-error")
+    }
+    best, sparing = chosen["best"], chosen["one-standard-error"]
+    assert sparing.setting.rank <= best.setting.rank
+    trial = next(one for one in sparing.trials if one.chosen)
+    assert best.trials[0].score - trial.score <= trial.standard_error
+
+
+def test_folds_are_weights_and_weights_count():
+    panel = random_panel(0, n=300, weighted=True)
+    settings = Setting(rank=0)
+    one = select(panel, settings, ranks=[0, 1], rng=3)
+    other = select(panel.with_row_weights(panel.row_weights * 1.0), settings, ranks=[0, 1], rng=3)
+    assert one.trials == other.trials
+    assert np.isfinite([trial.score for trial in one.trials]).all()
+
+
+def test_a_row_score_is_the_sum_over_its_entries():
+    panel = random_panel(1, n=50)
+    found = complete(panel, rank=2)
+    scores = row_scores(panel, found, np.where(np.arange(50) < 20, 1.0, 0.0))
+    assert scores.shape == (50, 2)
+    assert not scores[20:].any()
+    single = row_scores(panel.take_rows([3]), found, np.ones(1))
+    np.testing.assert_allclose(single[0], scores[3])
+
+
+def test_too_few_rows_are_said_to_be_too_few():
+    panel = random_panel(0, n=9)
+    with pytest.raises(InputError, match="fewer than 10 rows have entries"):
+        select(panel, Setting(rank=0), ranks=[0, 1])
+    with pytest.warns(UserWarning, match=r"9 rows: too few to choose .* rank=0, center='columns'"):
+        model = OneSidedCompletion().fit(panel)
+    assert model.selection_ is None
+    assert model.rank_ == 0
+
+
+def test_ranks_end_with_the_columns_and_with_memory():
+    assert list(affordable_ranks(4, refined=False)) == [0, 1, 2, 3]
+    assert max(affordable_ranks(10_000_000, refined=False)) == 64
+    assert max(affordable_ranks(100_000, refined=True), default=0) < 64
+    with pytest.raises(InputError, match="no rank to choose from"):
+        select(random_panel(0), Setting(rank=0), ranks=[13])
+
+
+def test_a_panel_too_wide_to_refine_says_so(monkeypatch):
+    monkeypatch.setattr("onesided.completion.MEMORY", 1000)
+    monkeypatch.setattr("onesided.selection.MEMORY", 1000)
+    panel = random_panel(0, n=200)
+    with pytest.warns(UserWarning, match=r'is not refined: for 12 columns .* pass refine="variational"'):
+        model = OneSidedCompletion(random_state=0).fit(panel)
+    assert not model.refined_
+    assert OneSidedCompletion(rank=1, center="none", diagonal="free", refine="variational").fit(panel).refined_

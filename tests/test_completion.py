@@ -516,3 +516,94 @@ def test_panels_without_variation_give_finite_answers(value, center, diagonal, r
         assert np.isfinite(filled).all()
         assert np.isfinite(std).all()
         assert np.isfinite(model.score(constant))
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """Rows with an effect of their own, one factor, and noise of known variance."""
+    rng = np.random.default_rng(0)
+    mean, x = rng.normal(3.0, 0.5, size=20), rng.normal(size=20)
+    clean = mean + 0.8 * rng.normal(size=(3000, 1)) + rng.normal(size=(3000, 1)) * x
+    M = clean + 0.5 * rng.normal(size=clean.shape)
+    return clean, M, Panel.from_dense(np.where(rng.random(M.shape) < 0.4, M, np.nan))
+
+
+@pytest.fixture(scope="module")
+def both(answers):
+    return OneSidedCompletion(rank=1, center="both", diagonal="free", random_state=0).fit(answers[2])
+
+
+def test_effects_and_coordinates_are_solved_jointly(answers, both):
+    clean, _, panel = answers
+    assert both.row_variance_ > 0
+    assert both.components_.shape == (2, 20)
+    np.testing.assert_allclose(both.components_ @ both.components_.T, np.eye(2), atol=1e-12)
+    L = both.row_variance_ + both.factor_ @ both.factor_.T
+    np.testing.assert_allclose((both.components_.T * both.eigenvalues_) @ both.components_, L, atol=1e-10)
+    filled, deviation = both.impute(panel, return_std=True)
+    hidden = np.isnan(panel.to_dense())
+    predicted = both.transform(panel) @ both.components_ + both.mean_
+    np.testing.assert_allclose(filled[hidden], predicted[hidden], atol=1e-9)
+    assert np.sqrt(np.mean((filled - clean)[hidden] ** 2)) < 0.4
+    covered = np.abs(filled - answers[1])[hidden] < 1.6449 * deviation[hidden]
+    assert covered.mean() == pytest.approx(0.9, abs=0.02)
+    rows, columns = np.nonzero(hidden)
+    values, deviations = both.impute_at(panel, rows[:500], columns[:500], return_std=True)
+    np.testing.assert_allclose(values, filled[hidden][:500], atol=1e-10)
+    np.testing.assert_allclose(deviations, deviation[hidden][:500], rtol=1e-10)
+
+
+def test_covariance_is_the_second_moment_less_the_means(answers, both):
+    T, C = both.second_moment_, both.covariance_
+    off = T.to_dense() - np.outer(both.mean_, both.mean_) - C.to_dense()
+    assert np.abs(off[~np.eye(20, dtype=bool)]).max() < 1e-10
+    assert relative_error(C.to_dense(), np.cov(answers[1].T, bias=True)) < 0.08
+    assert C[0, 1].count == T[0, 1].count
+    np.testing.assert_allclose(np.diag(C.to_dense()), np.nanvar(answers[2].to_dense(), axis=0), rtol=0.01)
+
+
+def test_known_noise_is_taken_off_the_diagonal(answers, both):
+    clean, _, panel = answers
+    settings = {"rank": 1, "center": "both", "diagonal": "free", "random_state": 0}
+    noisy = np.diag(both.second_moment_.to_dense())
+    for known in (0.25, np.full(20, 0.25)):
+        model = OneSidedCompletion(**settings, noise_variance=known).fit(panel)
+        debiased = np.diag(model.second_moment_.to_dense())
+        np.testing.assert_allclose(debiased, noisy - 0.25, rtol=1e-9)
+        np.testing.assert_allclose(np.diag(model.second_moment_.algorithm1.to_dense()), debiased)
+        assert relative_error(np.diag(debiased), np.diag(np.mean(clean**2, axis=0))) < 0.05
+    all_of_it = OneSidedCompletion(**settings, noise_variance=100.0).fit(panel).second_moment_
+    assert not np.diag(all_of_it.to_dense()).any()
+    for wrong in (-1.0, [0.1, 0.2], np.full(20, np.nan)):
+        with pytest.raises(ValueError, match="noise_variance"):
+            OneSidedCompletion(**settings, noise_variance=wrong).fit(panel)
+
+
+def test_a_bootstrap_gives_completed_entries_their_standard_error():
+    rng = np.random.default_rng(1)
+    M = rng.normal(size=(800, 1)) + 0.5 * rng.normal(size=(800, 6))
+    M[:400, 0], M[400:, 1] = np.nan, np.nan
+    model = OneSidedCompletion(rank=1, center="columns", diagonal="free", random_state=0).fit(M)
+    assert model.second_moment_[0, 1].standard_error is None
+    bands = model.bootstrap(replicates=20, random_state=0)
+    entry = model.second_moment_[0, 1]
+    assert entry.status == "completed"
+    assert entry.standard_error == bands.entries([0], [1]).standard_error[0]
+    assert abs(entry.value - 1.0) < 4 * entry.standard_error
+    assert bands.eigenvalues().lower[0] < 6.0 < bands.eigenvalues().upper[0]
+
+
+def test_models_travel_with_what_was_chosen(both, answers, tmp_path):
+    chosen = OneSidedCompletion(random_state=0).fit(random_panel(0, n=300))
+    for model, panel in ((both, answers[2]), (chosen, random_panel(0, n=300))):
+        model.save(tmp_path / "model")
+        loaded = OneSidedCompletion.load(tmp_path / "model")
+        np.testing.assert_array_equal(loaded.impute(panel, return_std=True), model.impute(panel, return_std=True))
+        assert str(loaded.selection_) == str(model.selection_)
+        for name in ("rank_", "center_", "diagonal_", "refined_", "row_variance_"):
+            assert getattr(loaded, name) == getattr(model, name)
+        model.save(tmp_path / "small", panel=False)
+        small = OneSidedCompletion.load(tmp_path / "small")
+        np.testing.assert_allclose(small.second_moment_.to_dense(), model.second_moment_.to_dense(), rtol=1e-12)
+        with pytest.raises(InputError, match="saved without its panel: fit it again"):
+            small.bootstrap()

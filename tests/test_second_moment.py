@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onesided import InputError, Panel, SecondMoment
+from onesided import InputError, PairMoments, Panel, SecondMoment
+from onesided.moments import standard_errors
 from onesided.second_moment import Entry, Measured
 from tests.conftest import random_panel
 
@@ -67,9 +68,10 @@ def test_entries_say_what_they_are():
     plain = Panel.from_dense(dense)
     panel = Panel(plain.indptr, plain.columns, plain.values, 5, column_ids=ids)
     T = SecondMoment(np.ones((5, 1)), Measured.from_panel(panel), column_ids=ids, panel=panel)
-    assert T["a", "b"] == Entry(1.0, 1.0, "measured")
+    error = standard_errors(PairMoments.from_panel(panel))[1]
+    assert T["a", "b"] == Entry(1.0, pytest.approx(error), 1.0, "measured")
     assert T["b", "b"].count == 2.0
-    assert T["a", "c"] == Entry(1.0, 0.0, "completed")
+    assert T["a", "c"] == Entry(1.0, None, 0.0, "completed")
     assert T["a", "d"].status == "unsupported"
     assert T["d", "d"].status == "measured"
     assert T["e", "e"].status == "unsupported"
@@ -83,7 +85,7 @@ def test_entries_say_what_they_are():
 def test_zero_weight_rows_measure_nothing():
     panel = Panel.from_dense([[1.0, 2.0], [3.0, 4.0]]).with_row_weights([0.0, 1.0])
     T = SecondMoment(np.zeros((2, 1)), Measured.from_panel(panel), panel=panel)
-    assert T.algorithm1[0, 1] == Entry(12.0, 1.0, "measured")
+    assert T.algorithm1[0, 1] == Entry(12.0, 0.0, 1.0, "measured")  # all of the one row that counts
 
 
 def test_without_its_panel_only_the_model_and_the_diagonal_remain():
@@ -122,7 +124,7 @@ def test_the_operator_forms_nothing_of_size_d_squared():
     wide = Panel(panel.indptr, np.array([5, d - 1, 7]), panel.values, d)
     T = SecondMoment(np.ones((d, 2)), Measured.from_panel(wide), panel=wide)
     assert T.matvec(np.ones(d))[0] == pytest.approx(2 * d)
-    assert T.algorithm1[5, d - 1] == Entry(2.0, 1.0, "measured")
+    assert (T.algorithm1[5, d - 1].value, T[5, d - 1].count) == (2.0, 1.0)
     assert T.algorithm1.matvec(np.ones(d))[5] == pytest.approx(2 * d - 2 - 2 + 1 + 2)
 
 

@@ -36,7 +36,7 @@ def test_the_path_is_kept(model):
     assert [one.chosen for one in trials].count(True) == 1
     assert trials[0].standard_error == 0
     assert {one.rank for one in trials} >= {0, 1, 2, 3, 4}
-    assert {one.center for one in trials} == {"none", "columns", "both"}
+    assert {one.center for one in trials} == {"columns", "both"}
     assert {one.diagonal for one in trials} == {"free", "fit"}
     text = str(model.selection_)
     assert text.splitlines()[0].split() == ["rank", "center", "diagonal", "score", "±", "se", "rmse"]
@@ -138,8 +138,8 @@ def test_too_few_rows_are_said_to_be_too_few():
 
 def test_ranks_end_with_the_columns_and_with_memory():
     assert list(affordable_ranks(4, refined=False)) == [0, 1, 2, 3]
-    assert max(affordable_ranks(10_000_000, refined=False)) == 64
-    assert max(affordable_ranks(100_000, refined=True), default=0) < 64
+    assert max(affordable_ranks(10_000_000, refined=False)) == 32
+    assert max(affordable_ranks(100_000, refined=True)) < 32
     with pytest.raises(InputError, match="no rank to choose from"):
         select(random_panel(0), Setting(rank=0), ranks=[13])
 

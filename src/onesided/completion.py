@@ -55,6 +55,7 @@ from onesided.selection import (
 from onesided.solvers.gradient_descent import gradient_descent, random_start
 from onesided.solvers.result import Progress
 from onesided.solvers.spectral import top_eigenpairs
+from onesided.uncertainty import Bootstrap, Replicated, bootstrap
 
 Array = npt.NDArray[Any]
 Auto = Literal["auto"]
@@ -74,7 +75,7 @@ class OneSidedCompletion(OneSidedEstimator):
         Columns of the factor; 0 for means and row effects alone.
     center : "auto", "none", "columns" or "both", default "auto"
         What is in the model beside the factor: nothing, a mean for each column, or also an effect of each row, the
-        same in all columns, with variance τ². T = μμᵀ + τ²11ᵀ + XXᵀ + diagonal.
+        same in all columns, with variance τ². T = μμᵀ + τ²11ᵀ + XXᵀ + diagonal. "auto" chooses between the last two.
     diagonal : "auto", "free" or "fit", default "auto"
         Whether the moment solution must also explain the second moment of each column by itself. "fit" is for
         panels that are exactly of low rank; where columns have a variance of their own, it ruins the low-rank part.
@@ -91,6 +92,9 @@ class OneSidedCompletion(OneSidedEstimator):
         ρ in units of the sampling noise in the sums of products.
     blend : float, optional
         κ, a number of rows. When given, ``second_moment_`` averages measured and completed entries.
+    noise_variance : float or array of d, optional
+        The variance of the measurement noise in an entry, where it is known and T is wanted without it: it is taken
+        off the diagonal of T, which does not fall below zero.
     tol : float, default 1e-6
         The moment solution is found when the decrease still expected is this share of the loss; a coarser one, 1e-3,
         does where it is refined.
@@ -148,6 +152,7 @@ class OneSidedCompletion(OneSidedEstimator):
         "weight_exponent": [Interval(Real, -10, 10, closed="both")],
         "ridge": [Interval(Real, 0, None, closed="left")],
         "blend": [Interval(Real, 0, None, closed="left"), None],
+        "noise_variance": [Interval(Real, 0, None, closed="left"), "array-like", None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_passes": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state", np.random.Generator],
@@ -164,6 +169,7 @@ class OneSidedCompletion(OneSidedEstimator):
         weight_exponent: float = -0.5,
         ridge: float = 1.0,
         blend: float | None = None,
+        noise_variance: npt.ArrayLike | None = None,
         tol: float = 1e-6,
         max_passes: int = 300,
         random_state: Any = None,
@@ -176,6 +182,7 @@ class OneSidedCompletion(OneSidedEstimator):
         self.weight_exponent = weight_exponent
         self.ridge = ridge
         self.blend = blend
+        self.noise_variance = noise_variance
         self.tol = tol
         self.max_passes = max_passes
         self.random_state = random_state
@@ -188,6 +195,7 @@ class OneSidedCompletion(OneSidedEstimator):
         self._validate_params()
         panel = self._read_for_fit(X)
         check_fittable(panel, 0 if self.rank == "auto" else self.rank)
+        check_noise(self.noise_variance, panel.n_columns)
         rng = generator(self.random_state)
         setting, selection = self._choose(panel, rng, progress)
         found = fit_row_space(panel, setting, rng, progress=progress)
@@ -282,6 +290,31 @@ class OneSidedCompletion(OneSidedEstimator):
         values, deviation = self._predictor().impute_at(panel, *check_positions(panel, rows, columns))
         return (values, deviation) if return_std else values
 
+    def bootstrap(
+        self, *, replicates: int = 50, random_state: Any = None, progress: Replicated | None = None
+    ) -> Bootstrap:
+        """Bands for eigenvalues, angles and entries, by resampling the rows and fitting the moment solution again.
+
+        See :mod:`onesided.uncertainty` for what they cover and where they fail. Afterwards ``second_moment_[i, j]``
+        has a standard error for completed entries too. ``progress`` is called with the replicates made and their
+        number.
+        """
+        check_is_fitted(self)
+        if self.second_moment_.panel is None:
+            raise InputError("a bootstrap resamples rows, and this model was saved without its panel: fit it again")
+        self.bootstrap_ = bootstrap(
+            self.second_moment_.panel,
+            rank=self.rank_,
+            center=self.center_,
+            diagonal=self.diagonal_,
+            weight_exponent=self.weight_exponent,
+            replicates=replicates,
+            rng=generator(random_state),
+            progress=progress,
+        )
+        self._set_row_space(self.measured_, self.second_moment_.panel)
+        return self.bootstrap_
+
     def _set_row_space(self, measured: Measured, panel: Panel | None) -> None:
         self.measured_ = measured
         loadings = self._loadings()
@@ -289,6 +322,9 @@ class OneSidedCompletion(OneSidedEstimator):
         lengths = np.linalg.norm(vectors, axis=0)
         self.eigenvalues_ = lengths**2
         self.components_ = (vectors / np.where(lengths > 0, lengths, 1.0)).T
+        if self.noise_variance is not None:
+            clean = np.maximum(measured.diagonal - np.asarray(self.noise_variance), 0.0)
+            measured = replace(measured, diagonal=clean)
         self.second_moment_ = SecondMoment(
             loadings,
             measured,
@@ -297,6 +333,7 @@ class OneSidedCompletion(OneSidedEstimator):
             panel=panel,
             kappa=np.inf if self.blend is None or panel is None else self.blend,
             output="blend",
+            bootstrap=getattr(self, "bootstrap_", None),
         )
 
     @property
@@ -305,10 +342,11 @@ class OneSidedCompletion(OneSidedEstimator):
         check_is_fitted(self)
         T = self.second_moment_
         centred = None if T.panel is None else T.panel.centred(self.mean_)
-        known = self.measured_
-        measured = replace(known, diagonal=np.maximum(known.diagonal - self.mean_**2, 0.0))
-        if centred is not None:
-            measured = Measured.from_panel(centred)
+        # Variances around μ: T̂_jj − 2 μ_j m_j + μ_j² with m_j the plain mean, which is near μ_j.
+        known = T.measured if centred is None else Measured.from_panel(centred)
+        measured = (
+            replace(known, diagonal=np.maximum(known.diagonal - self.mean_**2, 0.0)) if centred is None else known
+        )
         return SecondMoment(
             self._loadings(), measured, column_ids=self.column_ids_, panel=centred, kappa=T.kappa, output="blend"
         )
@@ -461,6 +499,18 @@ class HajekGD(OneSidedEstimator):
         return LeastSquares(np.ascontiguousarray(self.components_.T))
 
     _saved_arrays: ClassVar[tuple[str, ...]] = (*OneSidedEstimator._saved_arrays, "components", "eigenvalues")
+
+
+def check_noise(noise_variance: Any, n_columns: int) -> None:
+    """Refuse a known noise variance that is not one number, or one for each column, at least zero."""
+    if noise_variance is None:
+        return
+    given = np.asarray(noise_variance)
+    if given.shape not in ((), (n_columns,)) or given.dtype.kind not in "iuf" or not np.all(given >= 0):
+        raise InputError(
+            f"noise_variance must be a number, or one for each of the {n_columns} columns, finite and at least 0; "
+            f"found {given.dtype} of shape {given.shape}"
+        )
 
 
 def _stable_step(moments: PairMoments, rng: np.random.Generator) -> float:

@@ -28,28 +28,36 @@ from onesided.errors import InputError
 from onesided.ids import known_positions
 from onesided.moments import PairMoments, hajek
 from onesided.panel import Panel
+from onesided.uncertainty import Bootstrap, MeasuredErrors, measured_errors
 
 Array = npt.NDArray[Any]
 Output = Literal["low_rank", "algorithm1", "blend"]
 EntryStatus = Literal["measured", "completed", "unsupported"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Entry:
     """One entry of T.
 
     ``status`` is "measured" when a row has both columns, "completed" when the model places both, and
     "unsupported" when a column was never seen together with another, so that nothing is known of it but its
     own second moment. ``count`` is the weight of the rows that have both columns; None when the panel is not
-    at hand to tell.
+    at hand to tell. ``standard_error`` is, for a measured entry, that of the measurement T̂_ij as an estimate of these
+    rows' own T_ij; for a completed one that of the model's value, which only a bootstrap can tell
+    (:meth:`onesided.OneSidedCompletion.bootstrap`); otherwise None.
     """
 
     value: float
+    standard_error: float | None
     count: float | None
     status: EntryStatus
 
     def __float__(self) -> float:
         return self.value
+
+    def __repr__(self) -> str:
+        error, count = (one if one is None else f"{one:.6g}" for one in (self.standard_error, self.count))
+        return f"Entry(value={self.value:.6g}, standard_error={error}, count={count}, status={self.status!r})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +92,10 @@ class SecondMoment(LinearOperator):
     --------
     >>> panel = Panel.from_dense([[1.0, 2.0, np.nan], [np.nan, 1.0, 1.0]])
     >>> T = SecondMoment(np.ones((3, 1)), Measured.from_panel(panel), panel=panel)
-    >>> T[0, 1], T.algorithm1[0, 1]
-    (Entry(value=1.0, count=1.0, status='measured'), Entry(value=2.0, count=1.0, status='measured'))
+    >>> T[0, 1]
+    Entry(value=1, standard_error=1.11803, count=1, status='measured')
+    >>> T.algorithm1[0, 1].value
+    2.0
     >>> T[0, 2].status
     'completed'
     >>> T.algorithm1.to_dense()
@@ -105,12 +115,13 @@ class SecondMoment(LinearOperator):
         moments: PairMoments | None = None,
         kappa: float | None = None,
         output: Output = "low_rank",
+        bootstrap: Bootstrap | None = None,
     ) -> None:
         d = len(factor)
         super().__init__(np.dtype(np.float64), (d, d))
         self.factor = factor if mean is None else np.column_stack([mean, factor])
         self.measured, self.panel, self.kappa, self.output = measured, panel, kappa, output
-        self._known_moments = moments
+        self._known_moments, self._bootstrap = moments, bootstrap
         self.column_ids = np.arange(d) if column_ids is None else column_ids
         if output != "low_rank" and panel is None and not (output == "blend" and kappa == np.inf):
             raise InputError(
@@ -138,7 +149,7 @@ class SecondMoment(LinearOperator):
     def _as(self, output: Output) -> SecondMoment:
         if output == self.output:
             return self
-        return SecondMoment(
+        view = SecondMoment(
             self.factor,
             self.measured,
             column_ids=self.column_ids,
@@ -146,7 +157,11 @@ class SecondMoment(LinearOperator):
             moments=self._known_moments,
             kappa=self.kappa,
             output=output,
+            bootstrap=self._bootstrap,
         )
+        if "_errors" in self.__dict__:
+            view._errors = self._errors
+        return view
 
     def __getitem__(self, ids: tuple[Any, Any]) -> Entry:
         if not isinstance(ids, tuple) or len(ids) != 2 or not all(isinstance(one, (str, Integral)) for one in ids):
@@ -166,7 +181,19 @@ class SecondMoment(LinearOperator):
             status = "completed"
         else:
             status = "unsupported"
-        return Entry(float(self.block([i], [j])[0, 0]), count, status)
+        return Entry(float(self.block([i], [j])[0, 0]), self._standard_error(i, j, status), count, status)
+
+    def _standard_error(self, i: int, j: int, status: EntryStatus) -> float | None:
+        if status == "measured" and self.panel is not None:
+            return float(self._errors.at([i], [j])[0])
+        if status == "completed" and self._bootstrap is not None:
+            return float(self._bootstrap.entries([i], [j]).standard_error[0])
+        return None
+
+    @cached_property
+    def _errors(self) -> MeasuredErrors:
+        assert self.panel is not None
+        return measured_errors(self.panel)
 
     def block(self, rows: Iterable[int], columns: Iterable[int]) -> Array:
         """The entries at the given positions, as a dense array."""
@@ -174,16 +201,13 @@ class SecondMoment(LinearOperator):
         low_rank: Array = self.factor[rows] @ self.factor[columns].T
         if self.output == "low_rank":
             return low_rank
-        if self._kappa == np.inf:
-            diagonal = self.measured.counts[rows] > 0
-            same = (rows[:, None] == columns[None, :]) & diagonal[:, None]
-            return np.where(same, self.measured.diagonal[rows][:, None], low_rank)
-        sums, counts = self._measure(rows, columns)
-        diagonal = rows[:, None] == columns[None, :]
-        kappa = np.where(diagonal, 0.0, self._kappa)
-        weight = counts + kappa
-        measured = sums / np.where(counts > 0, counts, 1.0)
-        return low_rank + (measured - low_rank) * counts / np.where(counts > 0, weight, 1.0)
+        blended = low_rank
+        if self._kappa < np.inf:
+            sums, counts = self._measure(rows, columns)
+            measured = sums / np.where(counts > 0, counts, 1.0)
+            blended = low_rank + (measured - low_rank) * counts / np.where(counts > 0, counts + self._kappa, 1.0)
+        same = (rows[:, None] == columns[None, :]) & (self.measured.counts[rows] > 0)[:, None]
+        return np.where(same, self.measured.diagonal[rows][:, None], blended)
 
     def to_dense(self) -> Array:
         """All of T, d × d."""
@@ -233,15 +257,14 @@ class SecondMoment(LinearOperator):
     @cached_property
     def _correction(self) -> sp.csr_array:
         """What the output adds to the low-rank part, on Ω."""
+        own = np.where(self.measured.counts > 0, self.measured.diagonal - np.sum(self.factor**2, axis=1), 0.0)
         if self._kappa == np.inf:
-            own = self.measured.diagonal - np.sum(self.factor**2, axis=1)
-            return sp.csr_array(sp.diags_array(np.where(self.measured.counts > 0, own, 0.0)))
+            return sp.csr_array(sp.diags_array(own))
         assert self.panel is not None
         moments = self._known_moments or PairMoments.from_panel(self.panel)
         i, j = moments.pairs()
         residual = hajek(moments) - np.einsum("ka,ka->k", self.factor[i], self.factor[j])
-        kappa = np.where(i == j, 0.0, self._kappa)
-        return moments.to_matrix(residual * moments.counts / (moments.counts + kappa))
+        return moments.to_matrix(np.where(i == j, own[i], residual * moments.counts / (moments.counts + self._kappa)))
 
     def _matmat(self, V: Array) -> Array:
         product: Array = self.factor @ (self.factor.T @ V)

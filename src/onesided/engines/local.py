@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -92,11 +92,11 @@ def cut(indptr: Array, block_entries: int) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in pairwise(edges)]
 
 
-def in_order(task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+def in_order(task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
     """The results of ``task`` in the order of ``items``, computed by threads, few at a time."""
-    threads = thread_count()
+    threads = min(thread_count(), len(items))
     with single_blas_thread():
-        if threads == 1:
+        if threads <= 1:
             yield from map(task, items)
             return
         with ThreadPoolExecutor(threads) as pool:

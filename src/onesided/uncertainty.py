@@ -1,0 +1,488 @@
+"""How sure: standard errors of measured entries of T, and bootstrap bands for what the low-rank model says.
+
+Measured entries are about these very rows. T̂_ij is the mean of N products out of the n that T = MᵀM/n averages, a
+sample from a finite population, so its standard error is the root of
+
+    s² (1/N − 1/n),    s² = (N s²_ij + 4 κ T̂_ii T̂_jj) / (N − 1 + 4),    s²_ij the mean squared deviation of the products
+
+as in :func:`onesided.moments.standard_errors`, here for the pairs asked for, without the rest of Ω.
+
+The bootstrap is about the population that the rows come from: its covariance's eigenvalues and row space, and its
+second moment off the diagonal, L_ij = μ_iμ_j + τ² + x_iᵀx_j. With ρ the ridge, here a tenth of the sampling noise,
+
+    w*_u = w_u · Poisson(1),    θ* = θ(w*, 2ρ),    band: 2θ̂ − mean θ* ± t · rms(θ* − θ̂)
+
+Noise in the pairs pushes eigenvalues up, and does so again in each replicate; the ridge pulls them down in proportion
+to ρ, and its double pulls as much again. So mean θ* − θ̂ estimates both biases at once. Without any ridge a factor too
+many can grow without bound on one column, whose own second moment is free.
+
+Shares of 90% bands that hold the truth, by ``benchmarks/bands.py``: 1,000 panels in the first two lines, 200 in the
+others. Pairs in the fifth column were never measured; measured ones are held to T of the rows drawn.
+
+=====================================  ==========  =======  =============  ==============  ========
+rows × columns, entries per row        largest λ   last λ   largest angle  never measured  measured
+=====================================  ==========  =======  =============  ==============  ========
+noisy mixture, 2000 × 40, 8            0.89        0.91     0.93           0.90            0.90
+linear mixture, 2000 × 40, 8           0.90        0.93     0.99           0.90            0.89
+linear mixture, 500 × 40, 8            0.91        0.90     0.97           0.88            0.88
+… with a weak factor, 2000 × 40, 8     0.92        0.98     0.89           0.90            0.89
+… two factors too many, 2000 × 40, 8   0.92        0.50     0.01           0.89            0.89
+linear mixture, 300 × 150, 4           0.11        0.00     0.02           0.73            0.90
+=====================================  ==========  =======  =============  ==============  ========
+
+Bands are too narrow for factors beyond the true rank, and for everything where pairs are seen less than about five
+times on average (0.16 in the last line): there the loss fits noise, in each replicate as in the whole. The angles
+tell: where even the smallest may exceed 0.4 radians, no band can be relied on. And bands know nothing of a model
+that is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.engines.local import cut, single_blas_thread
+from onesided.errors import InputError, check_choice, counted
+from onesided.moments import POOLED_ROWS, PairMoments
+from onesided.objective.rows import Diagonal, RowObjective
+from onesided.panel import Panel
+from onesided.row_space import Center, column_means, complete
+from onesided.solvers.lbfgs import lbfgs
+
+Array = npt.NDArray[Any]
+Replicated = Callable[[int, int], None]  # called with the replicates made so far and their number in all
+
+SAMPLED_PRODUCTS = 1 << 23  # of two entries of a row: up to this many, κ is fitted to all pairs
+BLOCK_ENTRIES = 1 << 22  # entries of columns compared at a time
+RIDGE = 0.1  # of the sampling noise: it hardly shrinks what is there, and keeps what is not from growing
+FITTED = 1e-10  # share of the loss still to be had when the fit to all rows ends
+SETTLED = 1e-4  # share still to be had, of what resampling opened, when the fit of a replicate ends
+MOST_PASSES = 300
+FEWEST_ROWS = 10
+MOST_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredErrors:
+    """Standard errors of T̂ as an estimate of these rows' own T, at the pairs asked for.
+
+    >>> panel = Panel.from_dense([[1.0, 2.0, np.nan], [3.0, 1.0, np.nan], [np.nan, 1.0, 1.0]])
+    >>> measured_errors(panel).at([0, 0], [1, 2]).round(3)
+    array([0.289,   inf])
+    """
+
+    panel: Panel
+    sizes: Array  # T̂_jj
+    ratios: tuple[float, float]  # κ on the diagonal and off it
+
+    def at(self, rows: Any, columns: Any) -> Array:
+        """One standard error for each pair of positions; infinite where no row of positive weight has both."""
+        i, j = _pairs(rows, columns, self.panel.n_columns)
+        sums = _pair_sums(self.panel, i, j)
+        pooled = np.where(i == j, *self.ratios) * self.sizes[i] * self.sizes[j]
+        variance = (sums.deviance + POOLED_ROWS * pooled) / (sums.freedom + POOLED_ROWS)
+        n = max(int(np.count_nonzero(self.panel.row_weights)), 1)
+        seen = sums.rows > 0
+        count = np.where(seen, sums.effective_count, 1.0)
+        return np.where(seen, np.sqrt(variance * np.maximum(1 / count - 1 / n, 0)), np.inf)
+
+
+def measured_errors(panel: Panel) -> MeasuredErrors:
+    """Fit κ, once for a panel; standard errors follow when they are asked for.
+
+    On the diagonal κ is fitted to all columns. Off it, to all pairs of columns where rows hold at most 2²³ products;
+    otherwise to the pairs among some columns, evenly spaced from the least to the most often seen.
+    """
+    own = _column_sums(panel)
+    sizes = own.mean
+    moments = PairMoments.from_panel(_some_columns(panel))
+    i, j = moments.pairs()
+    off = i != j
+    kept = moments.diagonal(moments.sums / moments.counts)
+    others = _Sums(
+        moments.rows, moments.counts, moments.counts**2 / moments.effective_counts, moments.sums, moments.squares
+    )
+    return MeasuredErrors(panel, sizes, (_ratio(own, sizes**2), _ratio(others.where(off), (kept[i] * kept[j])[off])))
+
+
+class _Sums(NamedTuple):
+    """Sums over the rows that have a pair, one for each pair: rows, w, w², wp and wp²."""
+
+    rows: Array
+    weights: Array
+    squared_weights: Array
+    products: Array
+    squares: Array
+
+    def where(self, chosen: Array) -> _Sums:
+        return _Sums(*(part[chosen] for part in self))
+
+    @property
+    def effective_count(self) -> Array:
+        return self.weights**2 / np.where(self.rows > 0, self.squared_weights, 1.0)
+
+    @property
+    def mean(self) -> Array:
+        return self.products / np.where(self.rows > 0, self.weights, 1.0)
+
+    @property
+    def mean_square(self) -> Array:
+        return self.squares / np.where(self.rows > 0, self.weights, 1.0)
+
+    @property
+    def freedom(self) -> Array:
+        return np.where(self.rows > 1, np.maximum(self.effective_count - 1, 0.0), 0.0)
+
+    @property
+    def deviance(self) -> Array:
+        """Squared deviations from the mean, added up; none where there is nothing to deviate from."""
+        spread = np.maximum(self.mean_square - self.mean**2, 0.0)
+        return np.where(self.freedom > 0, self.effective_count * spread, 0.0)
+
+
+def _ratio(sums: _Sums, scale: Array) -> float:
+    """κ: Σ deviance / Σ freedom · T̂_iiT̂_jj. Where no pair was seen twice, mean squares bound the variances."""
+    fitted = float(sums.freedom @ scale)
+    if fitted > 0:
+        return float(sums.deviance.sum()) / fitted
+    total = float(scale.sum())
+    return float(sums.mean_square.sum()) / total if total > 0 else 0.0
+
+
+def _column_sums(panel: Panel) -> _Sums:
+    """The sums of each column with itself."""
+    weights = np.repeat(panel.row_weights, panel.row_counts)
+    squares = panel.values.astype(np.float64) ** 2
+    parts = (weights > 0, weights, weights**2, weights * squares, weights * squares**2)
+    return _Sums(*(np.bincount(panel.columns, part, minlength=panel.n_columns) for part in parts))
+
+
+def _pair_sums(panel: Panel, i: Array, j: Array) -> _Sums:
+    """The sums of some pairs: the entries of each column j are looked up among those of column i."""
+    totals = np.zeros((5, len(i)))
+    order = np.argsort(i, kind="stable")
+    first, starts = np.unique(i[order], return_index=True)
+    for column, group in zip(first, np.split(order, starts[1:]), strict=False):  # no pairs: one empty group
+        lengths = np.concatenate([[0], np.cumsum(panel.column_counts[j[group]])])
+        for low, high in cut(lengths, BLOCK_ENTRIES):
+            totals[:, group[low:high]] = _sums_beside(panel, int(column), j[group[low:high]])
+    return _Sums(*totals)
+
+
+def _sums_beside(panel: Panel, column: int, others: Array) -> Array:
+    """The five sums of one column with each of the others."""
+    indptr, rows, values = panel.by_column
+    mine = slice(indptr[column], indptr[column + 1])
+    lengths = indptr[others + 1] - indptr[others]
+    pair = np.repeat(np.arange(len(others)), lengths)
+    entries = np.arange(len(pair)) + np.repeat(indptr[others] - (np.cumsum(lengths) - lengths), lengths)
+    at = np.searchsorted(rows[mine], rows[entries])
+    shared = np.flatnonzero(at < mine.stop - mine.start)
+    shared = shared[rows[mine][at[shared]] == rows[entries[shared]]]
+    weights = panel.row_weights[rows[entries[shared]]]
+    products = values[mine][at[shared]].astype(np.float64) * values[entries[shared]]
+    parts = (weights > 0, weights, weights**2, weights * products, weights * products**2)
+    return np.stack([np.bincount(pair[shared], part, minlength=len(others)) for part in parts])
+
+
+def _some_columns(panel: Panel) -> Panel:
+    """The panel of as many columns as have about ``SAMPLED_PRODUCTS`` products, evenly spaced by popularity."""
+    products = float(np.sum(panel.row_counts.astype(np.float64) ** 2))
+    number = max(2, int(panel.n_columns * np.sqrt(SAMPLED_PRODUCTS / max(products, 1.0))))
+    if number >= panel.n_columns:
+        return panel
+    by_popularity = np.argsort(panel.column_counts, kind="stable")
+    chosen = np.sort(by_popularity[((np.arange(number) + 0.5) * panel.n_columns / number).astype(np.int64)])
+    position = np.full(panel.n_columns, -1, dtype=np.int32)
+    position[chosen] = np.arange(number)
+    columns = position[panel.columns]
+    kept = np.flatnonzero(columns >= 0)
+    indptr = np.searchsorted(kept, panel.indptr)
+    return Panel(indptr, columns[kept], panel.values[kept], number, row_weights=panel.row_weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """Estimates, each with its standard error and an interval."""
+
+    estimate: Array
+    standard_error: Array
+    lower: Array
+    upper: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Bootstrap:
+    """Fits of the moment estimator to resampled rows, and what follows from them about the rows' population.
+
+    ``unsettled`` counts the fits, that to all rows among them, that reached the limit of passes or could not be
+    improved although they had not converged; where it is not small, bands are not to be trusted.
+    """
+
+    n_columns: int  # of the panel
+    columns: Array  # whose loadings are kept, ascending
+    loadings: Array  # (μ, τ, X) of these columns, fitted to all rows
+    shifts: Array  # by how much each replicate's differ: single precision suffices for differences
+    spectrum: Array  # eigenvalues of XXᵀ, fitted to all rows
+    spectra: Array  # of each replicate
+    tilts: Array  # principal angles between each replicate's row space and that of all rows
+    unsettled: int
+
+    def eigenvalues(self, level: float = 0.9) -> Bands:
+        """The eigenvalues of XXᵀ, largest first: those of the covariance's low-rank part."""
+        bands = _bands(self.spectrum, self.spectra, level)
+        return Bands(
+            np.maximum(bands.estimate, 0.0),
+            bands.standard_error,
+            np.maximum(bands.lower, 0.0),
+            np.maximum(bands.upper, 0.0),
+        )
+
+    def angles(self, level: float = 0.9) -> Bands:
+        """Principal angles between the estimated row space and the population's, in radians, smallest first.
+
+        They are at least zero, so a band begins there and ends at the quantile of the replicates' angles;
+        the estimate is their mean.
+        """
+        _check_level(level)
+        upper = np.quantile(self.tilts, level, axis=0, method="higher")
+        return Bands(self.tilts.mean(axis=0), self.tilts.std(axis=0, ddof=1), np.zeros_like(upper), upper)
+
+    def entries(self, rows: Any, columns: Any, level: float = 0.9) -> Bands:
+        """L at pairs of columns by position, measured together or not.
+
+        On the diagonal this is the model's part of T_jj, which leaves out what a column varies on its own.
+        """
+        i, j = (self._kept(part) for part in _pairs(rows, columns, self.n_columns))
+        replicates = (_entries(self.loadings + shift, i, j) for shift in self.shifts)
+        return _bands(_entries(self.loadings, i, j), replicates, level)
+
+    def _kept(self, positions: Array) -> Array:
+        lost = positions[~np.isin(positions, self.columns)]
+        if len(lost):
+            raise InputError(
+                f"column {lost[0]} is not among the {counted(len(self.columns), 'column')} that this "
+                "bootstrap kept; name it in columns= when the bootstrap is made"
+            )
+        return np.searchsorted(self.columns, positions)
+
+
+def bootstrap(
+    panel: Panel,
+    *,
+    rank: int,
+    center: Center = "columns",
+    diagonal: Diagonal = "free",
+    weight_exponent: float = -0.5,
+    replicates: int = 50,
+    columns: Any = None,
+    rng: int | np.random.Generator = 0,
+    progress: Replicated | None = None,
+) -> Bootstrap:
+    """Resample the rows and fit the moment estimator again, each time from the solution for all rows.
+
+    Parameters
+    ----------
+    panel : Panel
+        At least ten of its rows must have two entries and a positive weight.
+    rank, center, diagonal, weight_exponent
+        Those of the model. Its ridge has no place here: bands are for what is not shrunk, and an eigenvalue that
+        the model shrinks may lie below its band.
+    replicates : int
+    columns : positions, optional
+        Keep the replicates' loadings of these columns only, for :meth:`Bootstrap.entries`; all where not given, none
+        for ``[]``. They take 4 · replicates · columns · (rank + 2) bytes, of which a gibibyte is the limit.
+    rng : int or Generator
+        The same seed gives the same bands at any number of threads.
+    progress : callable, optional
+        Called after each replicate with the number made and the number in all.
+
+    Examples
+    --------
+    >>> from onesided import synthetic
+    >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 20, 2, rng=0), 6, rng=1)
+    >>> bands = bootstrap(panel, rank=2, replicates=20).eigenvalues()
+    >>> np.all((bands.lower < bands.estimate) & (bands.estimate < bands.upper))
+    np.True_
+    """
+    check_choice("center", center, ("none", "columns", "both"))
+    _check_rows(panel)
+    kept = _kept_columns(panel, columns, rank, replicates)
+    rng = np.random.default_rng(rng)
+    panel = _in_double_precision(panel)
+    found = complete(
+        panel,
+        rank=rank,
+        center=center,
+        diagonal=diagonal,
+        weight_exponent=weight_exponent,
+        ridge=RIDGE,
+        tol=FITTED,
+        max_passes=MOST_PASSES,
+        rng=rng,
+    )
+    whole = _Fit(_loadings(found.mean, found.row_variance, found.factor), found.solve.status == "converged")
+    shifts = np.empty((replicates, len(kept), rank + 2), dtype=np.float32)
+    spectra, tilts = np.empty((replicates, rank)), np.empty((replicates, rank))
+    unsettled = int(not whole.settled)
+    with single_blas_thread():
+        space, spectrum = _spectrum(whole.factor)
+        for k in range(replicates):
+            fit = _refit(_resampled(panel, rng), whole, center, diagonal, weight_exponent)
+            shifts[k] = (fit.loadings - whole.loadings)[kept]
+            basis, spectra[k] = _spectrum(fit.factor)
+            tilts[k] = _angles(space, basis)
+            unsettled += not fit.settled
+            if progress is not None:
+                progress(k + 1, replicates)
+    return Bootstrap(panel.n_columns, kept, whole.loadings[kept], shifts, spectrum, spectra, tilts, unsettled)
+
+
+class _Fit(NamedTuple):
+    loadings: Array
+    settled: bool
+
+    @property
+    def factor(self) -> Array:
+        return self.loadings[:, 2:]
+
+
+def _loadings(mean: Array, row_variance: float, factor: Array) -> Array:
+    """(μ, τ, X): the products of their rows are the entries of L."""
+    return np.column_stack([mean, np.full(len(mean), np.sqrt(row_variance)), factor])
+
+
+def _entries(loadings: Array, i: Array, j: Array) -> Array:
+    return np.asarray(np.vecdot(loadings[i], loadings[j]))
+
+
+def _resampled(panel: Panel, rng: np.random.Generator) -> Panel:
+    """Row weights times Poisson(1), drawn again should no row with two entries be left."""
+    while True:
+        weights = panel.row_weights * rng.poisson(1.0, size=panel.n_rows)
+        if np.any(weights[panel.row_counts > 1]):
+            return panel.with_row_weights(weights)
+
+
+def _refit(panel: Panel, whole: _Fit, center: Center, diagonal: Diagonal, weight_exponent: float) -> _Fit:
+    """The fit to resampled rows, from that to all rows.
+
+    Poisson weights double Σw², which makes the sampling noise √2 times as large: another √2 doubles the ridge. A
+    column that no resampled row has beside another is left without a factor, as in any fit.
+    """
+    weights = panel.row_weights * np.maximum(panel.row_counts, 1) ** float(weight_exponent)
+    weights = np.where(panel.row_counts > 0, weights / weights.max(), 0.0)
+    mean = np.zeros(panel.n_columns) if center == "none" else column_means(panel)
+    objective = RowObjective(
+        panel,
+        center=mean,
+        weights=weights,
+        diagonal=diagonal,
+        ridge=np.sqrt(2) * RIDGE,
+        row_effect=center == "both",
+    )
+    start = np.where(objective.pair_counts[:, None] > 0, whole.factor / objective.scale, 0.0)
+    metric = objective.metric(start)
+    loss, gradient = objective.value_and_gradient(start)
+    opened = float(np.vdot(gradient, metric(gradient))) / 2
+    solve = lbfgs(
+        objective.value_and_gradient,
+        start,
+        metric,
+        tol=max(SETTLED * opened / abs(loss), objective.resolution) if loss else 0.0,
+        max_passes=MOST_PASSES,
+        resolution=objective.resolution,
+    )
+    row_variance = objective.row_variance * objective.scale**2
+    return _Fit(_loadings(mean, row_variance, solve.factor * objective.scale), solve.status == "converged")
+
+
+def _spectrum(factor: Array) -> tuple[Array, Array]:
+    """An orthonormal basis of the factor's span and the eigenvalues of XXᵀ; zeros beyond its numerical rank."""
+    if factor.shape[1] == 0:
+        return factor, np.zeros(0)
+    vectors, lengths, _ = np.linalg.svd(factor, full_matrices=False)
+    real = lengths > np.finfo(float).eps * len(factor) * lengths[0]
+    return np.where(real, vectors, 0.0), lengths**2
+
+
+def _angles(space: Array, other: Array) -> Array:
+    """Principal angles, smallest first; a right angle for each direction that either space lacks."""
+    if space.shape[1] == 0:
+        return np.zeros(0)
+    return np.asarray(np.arccos(np.clip(np.linalg.svd(space.T @ other, compute_uv=False), 0.0, 1.0)))
+
+
+def _bands(whole: Array, replicates: Iterable[Array], level: float) -> Bands:
+    """2θ̂ − mean θ* ± t rms(θ* − θ̂), with t Student's for the number of replicates.
+
+    The root mean square holds the spread of θ* and the correction, which is uncertain by about its own size.
+    """
+    from scipy.stats import t
+
+    _check_level(level)
+    count, total, squares = 0, np.zeros_like(whole), np.zeros_like(whole)
+    for value in replicates:
+        shift = value - whole
+        count, total, squares = count + 1, total + shift, squares + shift**2
+    bias = total / count
+    variance = np.maximum(squares - count * bias**2, 0.0) / (count - 1)
+    estimate, reach = whole - bias, float(t.ppf((1 + level) / 2, count - 1)) * np.sqrt(variance + bias**2)
+    return Bands(estimate, np.sqrt(variance), estimate - reach, estimate + reach)
+
+
+def _in_double_precision(panel: Panel) -> Panel:
+    """Replicates differ by little: single precision could not tell them from the whole."""
+    if panel.values.dtype == np.float64:
+        return panel
+    values = panel.values.astype(np.float64)
+    return Panel(panel.indptr, panel.columns, values, panel.n_columns, row_weights=panel.row_weights)
+
+
+def _kept_columns(panel: Panel, columns: Any, rank: int, replicates: int) -> Array:
+    if replicates < 2:
+        raise InputError(f"replicates={replicates}; expected at least 2, and 50 for bands that can be relied on")
+    kept = np.arange(panel.n_columns) if columns is None else np.unique(_positions(columns, panel.n_columns))
+    size = 4 * replicates * len(kept) * (rank + 2)
+    if size > MOST_BYTES:
+        raise InputError(
+            f"{counted(replicates, 'replicate')} of {counted(len(kept), 'column')} at rank {rank} take "
+            f"{size / 2**30:.1f} GiB, and {MOST_BYTES / 2**30:.1f} is the limit; pass columns=, the positions of those "
+            "whose entries will be asked for"
+        )
+    return kept
+
+
+def _check_rows(panel: Panel) -> None:
+    usable = int(np.count_nonzero(panel.row_weights[panel.row_counts > 1]))
+    if usable < FEWEST_ROWS:
+        raise InputError(
+            f"{counted(usable, 'row')} with two entries and a positive weight; a bootstrap over rows needs at least "
+            f"{FEWEST_ROWS}"
+        )
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise InputError(f"level={level}; expected a share between 0 and 1, such as 0.9")
+
+
+def _pairs(rows: Any, columns: Any, d: int) -> tuple[Array, Array]:
+    i, j = _positions(rows, d), _positions(columns, d)
+    if len(i) != len(j):
+        raise InputError(f"{counted(len(i), 'row position')} and {counted(len(j), 'column position')}; give pairs")
+    return i, j
+
+
+def _positions(positions: Any, d: int) -> Array:
+    array = np.atleast_1d(np.asarray(positions))
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise InputError(f"expected positions of columns, whole numbers in one dimension; found {positions!r}")
+    outside = (array < 0) | (array >= d)
+    if outside.any():
+        raise InputError(f"position {array[outside][0]} is outside the {counted(d, 'column')} (0 to {d - 1})")
+    return np.asarray(array, dtype=np.int64)

@@ -29,6 +29,7 @@ ROOMS = [
     "selection",
     "recoverability",
     "uncertainty",
+    "blending",
     "second_moment",
     "imputation",
     "storage",

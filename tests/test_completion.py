@@ -198,9 +198,9 @@ def test_a_row_of_weight_two_is_a_row_seen_twice():
     panel = random_panel(0, n=200)
     doubled = panel.take_rows(np.concatenate([np.arange(200), np.arange(100)]))
     weighted = panel.with_row_weights(np.where(np.arange(200) < 100, 2.0, 1.0))
-    settings = {"rank": 1, "center": "columns", "diagonal": "fit", "ridge": 0.0, "tol": 1e-12, "random_state": 0}
+    settings = {"rank": 1, "center": "columns", "diagonal": "fit", "blend": None, "ridge": 0.0, "tol": 1e-12}
     for refine in ("none", "variational"):
-        one, other = (OneSidedCompletion(**settings, refine=refine).fit(p) for p in (doubled, weighted))
+        one, other = (OneSidedCompletion(**settings, refine=refine, random_state=0).fit(p) for p in (doubled, weighted))
         np.testing.assert_allclose(other.mean_, one.mean_, rtol=1e-5)
         np.testing.assert_allclose(other.noise_variance_, one.noise_variance_, rtol=1e-5)
         assert relative_error(other.second_moment_.to_dense(), one.second_moment_.to_dense()) < 1e-5
@@ -600,7 +600,7 @@ def test_models_travel_with_what_was_chosen(both, answers, tmp_path):
         loaded = OneSidedCompletion.load(tmp_path / "model")
         np.testing.assert_array_equal(loaded.impute(panel, return_std=True), model.impute(panel, return_std=True))
         assert str(loaded.selection_) == str(model.selection_)
-        for name in ("rank_", "center_", "diagonal_", "refined_", "row_variance_"):
+        for name in ("rank_", "center_", "diagonal_", "refined_", "row_variance_", "blend_"):
             assert getattr(loaded, name) == getattr(model, name)
         model.save(tmp_path / "small", panel=False)
         small = OneSidedCompletion.load(tmp_path / "small")

@@ -29,6 +29,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from onesided.blending import choose_kappa
 from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError, counted
 from onesided.estimator import OneSidedEstimator, Unknown, generator
@@ -43,6 +44,7 @@ from onesided.second_moment import Measured, SecondMoment
 from onesided.selection import (
     CENTERS,
     DIAGONALS,
+    SEARCH_PASSES,
     Rule,
     Selection,
     Setting,
@@ -90,8 +92,10 @@ class OneSidedCompletion(OneSidedEstimator):
         its m² pairs. Between -10 and 10.
     ridge : float, default 1.0
         ρ in units of the sampling noise in the sums of products.
-    blend : float, optional
-        κ, a number of rows. When given, ``second_moment_`` averages measured and completed entries.
+    blend : "auto", float or None, default "auto"
+        κ, a number of rows: ``second_moment_`` averages measured and completed entries, κ against the rows that
+        measured a pair. "auto" takes it from held-out rows, and blends only where that helps
+        (:mod:`onesided.blending`). None: only the diagonal is measured.
     noise_variance : float or array of d, optional
         The variance of the measurement noise in an entry, where it is known and T is wanted without it: it is taken
         off the diagonal of T, which does not fall below zero.
@@ -108,6 +112,8 @@ class OneSidedCompletion(OneSidedEstimator):
     ----------
     rank_, center_, diagonal_, refined_
         What was chosen or given.
+    blend_ : float
+        κ; infinite where measured entries are not blended in.
     selection_ : Selection or None
         Every setting that was tried with its held-out score, as a table; None where nothing was left open, or where
         fewer than ten rows have entries.
@@ -151,7 +157,7 @@ class OneSidedCompletion(OneSidedEstimator):
         "rule": [StrOptions({"best", "one-standard-error"})],
         "weight_exponent": [Interval(Real, -10, 10, closed="both")],
         "ridge": [Interval(Real, 0, None, closed="left")],
-        "blend": [Interval(Real, 0, None, closed="left"), None],
+        "blend": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"}), None],
         "noise_variance": [Interval(Real, 0, None, closed="left"), "array-like", None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_passes": [Interval(Integral, 1, None, closed="left")],
@@ -168,7 +174,7 @@ class OneSidedCompletion(OneSidedEstimator):
         rule: Rule = "best",
         weight_exponent: float = -0.5,
         ridge: float = 1.0,
-        blend: float | None = None,
+        blend: float | Auto | None = "auto",
         noise_variance: npt.ArrayLike | None = None,
         tol: float = 1e-6,
         max_passes: int = 300,
@@ -198,6 +204,7 @@ class OneSidedCompletion(OneSidedEstimator):
         check_noise(self.noise_variance, panel.n_columns)
         rng = generator(self.random_state)
         setting, selection = self._choose(panel, rng, progress)
+        self.blend_ = self._choose_blend(panel, setting, rng)
         found = fit_row_space(panel, setting, rng, progress=progress)
         self.selection_, self.solve_ = selection, found.solve
         self.rank_, self.center_, self.diagonal_ = setting.rank, setting.center, setting.diagonal
@@ -245,6 +252,14 @@ class OneSidedCompletion(OneSidedEstimator):
             progress=progress,
         )
         return selection.setting, selection
+
+    def _choose_blend(self, panel: Panel, setting: Setting, rng: np.random.Generator) -> float:
+        if self.blend is None or (self.blend == "auto" and not enough_rows(panel)):
+            return np.inf
+        if self.blend != "auto":
+            return float(self.blend)
+        seed = int(rng.integers(2**31))
+        return choose_kappa(panel, lambda rows: fit_row_space(rows, setting, seed, passes=SEARCH_PASSES), rng)
 
     def _refines(self, n_columns: int) -> bool:
         if self.refine != "auto":
@@ -331,7 +346,7 @@ class OneSidedCompletion(OneSidedEstimator):
             mean=self.mean_ if np.any(self.mean_) else None,
             column_ids=self.column_ids_,
             panel=panel,
-            kappa=np.inf if self.blend is None or panel is None else self.blend,
+            kappa=np.inf if panel is None else self.blend_,
             output="blend",
             bootstrap=getattr(self, "bootstrap_", None),
         )
@@ -363,12 +378,14 @@ class OneSidedCompletion(OneSidedEstimator):
 
     def _fitted_settings(self) -> dict[str, Any]:
         chosen = {name: getattr(self, f"{name}_") for name in ("rank", "center", "diagonal", "refined", "row_variance")}
-        return chosen | {"selection": None if self.selection_ is None else asdict(self.selection_)}
+        blend = self.blend_ if np.isfinite(self.blend_) else None  # JSON has no infinity
+        return chosen | {"blend": blend, "selection": None if self.selection_ is None else asdict(self.selection_)}
 
     def _restore(self, fitted: dict[str, Any]) -> None:
-        tried = fitted.pop("selection")
-        for name, one in fitted.items():
-            setattr(self, f"{name}_", one)
+        tried, blend = fitted["selection"], fitted["blend"]
+        for name in ("rank", "center", "diagonal", "refined", "row_variance"):
+            setattr(self, f"{name}_", fitted[name])
+        self.blend_ = np.inf if blend is None else blend
         self.selection_ = None
         if tried is not None:
             trials = tuple(Trial(**one) for one in tried["trials"])

@@ -99,7 +99,7 @@ def measured_errors(panel: Panel) -> MeasuredErrors:
     """
     own = _column_sums(panel)
     sizes = own.mean
-    moments = PairMoments.from_panel(_some_columns(panel))
+    moments = PairMoments.from_panel(some_columns(panel)[0])
     i, j = moments.pairs()
     off = i != j
     kept = moments.diagonal(moments.sums / moments.counts)
@@ -189,12 +189,12 @@ def _sums_beside(panel: Panel, column: int, others: Array) -> Array:
     return np.stack([np.bincount(pair[shared], part, minlength=len(others)) for part in parts])
 
 
-def _some_columns(panel: Panel) -> Panel:
-    """The panel of as many columns as have about ``SAMPLED_PRODUCTS`` products, evenly spaced by popularity."""
+def some_columns(panel: Panel) -> tuple[Panel, Array]:
+    """The panel of as many columns as have about 2²³ products, evenly spaced by popularity, and their positions."""
     products = float(np.sum(panel.row_counts.astype(np.float64) ** 2))
     number = max(2, int(panel.n_columns * np.sqrt(SAMPLED_PRODUCTS / max(products, 1.0))))
     if number >= panel.n_columns:
-        return panel
+        return panel, np.arange(panel.n_columns)
     by_popularity = np.argsort(panel.column_counts, kind="stable")
     chosen = np.sort(by_popularity[((np.arange(number) + 0.5) * panel.n_columns / number).astype(np.int64)])
     position = np.full(panel.n_columns, -1, dtype=np.int32)
@@ -202,7 +202,7 @@ def _some_columns(panel: Panel) -> Panel:
     columns = position[panel.columns]
     kept = np.flatnonzero(columns >= 0)
     indptr = np.searchsorted(kept, panel.indptr)
-    return Panel(indptr, columns[kept], panel.values[kept], number, row_weights=panel.row_weights)
+    return Panel(indptr, columns[kept], panel.values[kept], number, row_weights=panel.row_weights), chosen
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ ROOMS = [
     "synthetic",
     "engines",
     "moments",
+    "measurement",
     "objective",
     "solvers",
     "row_space",

@@ -80,9 +80,9 @@ def test_one_pass_is_the_regression_of_columns_on_rows(center):
 def test_rows_of_weight_zero_are_left_out():
     panel, *_ = simulate(n=600)
     kept = np.arange(600) % 3 > 0
-    weights = kept.astype(float)
-    start = complete(panel.with_row_weights(weights), rank=2)
-    held_out = refine(panel, start, center="columns", weights=weights)
+    weighted = panel.with_row_weights(kept.astype(float))
+    start = complete(weighted, rank=2)
+    held_out = refine(weighted, start, center="columns")
     alone = refine(panel.take_rows(kept), start, center="columns")
     np.testing.assert_allclose(held_out.factor, alone.factor, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(held_out.noise_variance, alone.noise_variance, rtol=1e-8)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from onesided import InputError, PairMoments, Panel, uncertainty
+from onesided import InputError, PairMoments, Panel, measurement, uncertainty
+from onesided.measurement import measured_errors
 from onesided.moments import hajek, standard_errors
-from onesided.uncertainty import bootstrap, measured_errors
+from onesided.uncertainty import bootstrap
 from tests.conftest import random_panel
 
 LEVEL, REPEATS = 0.9, 120
@@ -34,7 +35,7 @@ def test_the_cutting_of_columns_does_not_change_the_errors(monkeypatch):
     panel = random_panel(4, n=100, d=10)
     _, i, j = upper_pairs(panel)
     whole = measured_errors(panel).at(i, j)
-    monkeypatch.setattr(uncertainty, "BLOCK_ENTRIES", 7)
+    monkeypatch.setattr(measurement, "BLOCK_ENTRIES", 7)
     np.testing.assert_array_equal(measured_errors(panel).at(i, j), whole)
 
 
@@ -71,7 +72,7 @@ def test_kappa_from_some_columns_is_near_that_from_all(monkeypatch):
     panel = random_panel(6, n=2000, d=60, high=12)
     _, i, j = upper_pairs(panel)
     exact = measured_errors(panel)
-    monkeypatch.setattr(uncertainty, "SAMPLED_PRODUCTS", 30_000)
+    monkeypatch.setattr(measurement, "SAMPLED_PRODUCTS", 30_000)
     sampled = measured_errors(panel)
     assert sampled.ratios[0] == exact.ratios[0]
     assert sampled.ratios[1] != exact.ratios[1]

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onesided.measurement import some_columns
 from onesided.moments import PairMoments, hajek
 from onesided.panel import Panel
 from onesided.row_space import RowSpace
-from onesided.uncertainty import some_columns
 
 Array = npt.NDArray[Any]
 

@@ -55,14 +55,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse.linalg import LinearOperator
 
 from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError, counted, examples
 from onesided.objective.rows import RowObjective
 from onesided.panel import Panel
 from onesided.row_space import column_means
-from onesided.solvers.spectral import DAMPING, top_eigenpairs
+from onesided.solvers.spectral import balanced_products, damped_counts, top_eigenpairs
 
 Array = npt.NDArray[Any]
 
@@ -453,26 +452,15 @@ def _leading(pairs: Panel, rank: int, rng: np.random.Generator) -> Array:
 
     In units of the values' mean square, which signs do not change.
     """
-    objective = RowObjective(pairs)
-    counts, root, d = objective.pair_counts, np.sqrt(_damped(objective.pair_counts)), pairs.n_columns
-
-    def apply(V: Array) -> Array:
-        V = V.reshape(d, -1)
-        return np.asarray(objective.products(V / root[:, None]) * (counts.sum() / root)[:, None])
-
-    if not apply(rng.standard_normal(d)).any():
+    K = balanced_products(RowObjective(pairs))
+    if not (K @ rng.standard_normal(pairs.n_columns)).any():
         return np.zeros(rank)
-    operator = LinearOperator((d, d), matvec=lambda v: apply(v).ravel(), matmat=apply, dtype=np.float64)
-    values, _ = top_eigenpairs(operator, rank, rng, tol=1e-2)
+    values, _ = top_eigenpairs(K, rank, rng, tol=1e-2)
     return values
 
 
 def _whole_variance(pairs: Panel) -> float:
     """tr K̄ = Σ_j c_j² T̂_jj / D_jj: what K's eigenvalues would add up to if columns shared all their variance."""
     objective = RowObjective(pairs)
-    counts = objective.pair_counts
-    return float(np.sum(counts**2 / _damped(counts) * objective.squares / objective.counts))
-
-
-def _damped(counts: Array) -> Array:
-    return np.asarray(counts + DAMPING * counts.mean())
+    shares = objective.pair_counts**2 / damped_counts(objective)
+    return float(np.sum(shares * objective.squares / objective.counts))

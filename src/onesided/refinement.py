@@ -51,7 +51,6 @@ def refine(
     start: RowSpace,
     *,
     center: Center,
-    weights: Array | None = None,
     passes: int = PASSES,
     progress: Progress | None = None,
 ) -> RowSpace:
@@ -68,7 +67,7 @@ def refine(
     [False, True]
     """
     with single_blas_thread():
-        rows = _Rows(panel, panel.row_weights if weights is None else weights, start.mean)
+        rows = _Rows(panel, start.mean)
         if rows.size == 0:  # no variation: there is nothing to estimate a variance from
             return start
         columns = _Columns.start(start, rows, center)
@@ -93,9 +92,9 @@ def _change(before: Array, after: Array) -> float:
 class _Rows:
     """The rows that count, in blocks, and what depends on their weights alone."""
 
-    def __init__(self, panel: Panel, weights: Array, mean: Array) -> None:
-        entries = np.repeat(weights, panel.row_counts)
-        self.engine = LocalEngine(panel.indptr, panel.columns, panel.values, weights, panel.n_columns)
+    def __init__(self, panel: Panel, mean: Array) -> None:
+        entries = np.repeat(panel.row_weights, panel.row_counts)
+        self.engine = LocalEngine(panel.indptr, panel.columns, panel.values, panel.row_weights, panel.n_columns)
         self.counts = np.bincount(panel.columns, entries, minlength=panel.n_columns)
         beside = np.repeat(panel.row_counts > 1, panel.row_counts)
         self.placed = np.bincount(panel.columns, entries * beside, minlength=panel.n_columns) > 0

@@ -26,9 +26,10 @@ from scipy.sparse.linalg import LinearOperator
 
 from onesided.errors import InputError
 from onesided.ids import known_positions
+from onesided.measurement import MeasuredErrors, measured_errors
 from onesided.moments import PairMoments, hajek
 from onesided.panel import Panel
-from onesided.uncertainty import Bootstrap, MeasuredErrors, measured_errors
+from onesided.uncertainty import Bootstrap
 
 Array = npt.NDArray[Any]
 Output = Literal["low_rank", "algorithm1", "blend"]

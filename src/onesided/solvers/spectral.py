@@ -30,24 +30,32 @@ JITTER = 0.01  # of the root mean square: directions without a positive eigenval
 
 def spectral_start(objective: RowObjective, rank: int, rng: np.random.Generator) -> Array:
     """A d × rank factor near the minimum of ``objective``; columns never seen are zero."""
-    counts = objective.pair_counts
-    seen = counts > 0
-    if rank == 0 or not seen.any() or not objective.squares.any():
+    if rank == 0 or not objective.pair_counts.any() or not objective.squares.any():
         return np.zeros((objective.n_columns, rank))
-    damped = counts + DAMPING * counts[seen].mean()
-    root = np.sqrt(damped)
+    values, vectors = top_eigenpairs(balanced_products(objective), rank, rng, tol=1e-2)
+    X = _at_best_length(objective, vectors / np.sqrt(damped_counts(objective))[:, None], values, rng)
+    return X if X.any() else _away_from_zero(objective, rank, rng)
+
+
+def damped_counts(objective: RowObjective) -> Array:
+    """c_j, with a tenth of the mean over columns seen beside another added."""
+    counts = objective.pair_counts
+    return np.asarray(counts + DAMPING * counts[counts > 0].mean())
+
+
+def balanced_products(objective: RowObjective) -> LinearOperator:
+    """K as an operator."""
+    damped = damped_counts(objective)
+    root, total = np.sqrt(damped), objective.pair_counts.sum()
     own = np.zeros_like(root)
     if objective.diagonal == "fit":
         own = damped * objective.own / np.where(objective.counts > 0, objective.counts, 1.0)
 
     def apply(V: Array) -> Array:
         V = V.reshape(len(root), -1)
-        off = objective.products(V / root[:, None])
-        return np.asarray(off * (counts.sum() / root)[:, None] + own[:, None] * V)
+        return np.asarray(objective.products(V / root[:, None]) * (total / root)[:, None] + own[:, None] * V)
 
-    values, vectors = top_eigenpairs(_operator(apply, len(root)), rank, rng, tol=1e-2)
-    X = _at_best_length(objective, vectors / root[:, None], values, rng)
-    return X if X.any() else _away_from_zero(objective, rank, rng)
+    return _operator(apply, len(root))
 
 
 def _at_best_length(objective: RowObjective, axes: Array, values: Array, rng: np.random.Generator) -> Array:

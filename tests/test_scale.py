@@ -90,7 +90,7 @@ def test_wide_rows_need_no_pair_matrix():
         panel = synthetic.sample_fixed(truth, m, rng=1)
         peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         before = peak()
-        model = OneSidedCompletion(rank=10, random_state=0).fit(panel)
+        model = OneSidedCompletion(rank=10, center="columns", diagonal="free", random_state=0).fit(panel)
         assert model.solve_.succeeded and np.isfinite(model.factor_).all()
         print(peak() - before)
     """

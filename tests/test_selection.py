@@ -128,9 +128,11 @@ def test_a_row_score_is_the_sum_over_its_entries():
 
 def test_too_few_rows_are_said_to_be_too_few():
     panel = random_panel(0, n=9)
-    with pytest.raises(InputError, match="fewer than 10 rows have entries"):
+    with pytest.raises(InputError, match="fewer than 10 rows have two entries"):
         select(panel, Setting(rank=0), ranks=[0, 1])
-    with pytest.warns(UserWarning, match=r"9 rows: too few to choose .* rank=0, center='columns'"):
+    with pytest.warns(
+        UserWarning, match=r"fewer than ten rows have two entries: too few to choose .* rank=0, center='columns'"
+    ):
         model = OneSidedCompletion().fit(panel)
     assert model.selection_ is None
     assert model.rank_ == 0

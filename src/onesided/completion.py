@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from onesided.blending import choose_kappa
 from onesided.engines.local import single_blas_thread
-from onesided.errors import InputError, counted
+from onesided.errors import InputError
 from onesided.estimator import OneSidedEstimator, Unknown, generator
 from onesided.imputation import BestLinearPredictor, LeastSquares, check_positions
 from onesided.moments import PairMoments, hajek
@@ -116,7 +116,7 @@ class OneSidedCompletion(OneSidedEstimator):
         κ; infinite where measured entries are not blended in.
     selection_ : Selection or None
         Every setting that was tried with its held-out score, as a table; None where nothing was left open, or where
-        fewer than ten rows have entries.
+        fewer than ten rows have two entries.
     factor_ : array of d × rank
         X, with orthogonal columns, longest first.
     row_variance_ : float
@@ -236,7 +236,7 @@ class OneSidedCompletion(OneSidedEstimator):
             return setting, None
         if not enough_rows(panel):
             warnings.warn(
-                f"{counted(panel.n_rows, 'row')}: too few to choose by holding some out; rank={setting.rank}, "
+                f"fewer than ten rows have two entries: too few to choose by holding some out; rank={setting.rank}, "
                 f"center={setting.center!r} and diagonal={setting.diagonal!r} are taken: name others to change that",
                 stacklevel=3,
             )

@@ -174,7 +174,7 @@ class _Search:
 
     def __init__(self, panel: Panel, rng: np.random.Generator, progress: Progress | None) -> None:
         if not enough_rows(panel):
-            raise InputError(f"fewer than {2 * FOLDS} rows have entries: too few to hold some out")
+            raise InputError(f"fewer than {2 * FOLDS} rows have two entries: too few to hold some out")
         used = np.flatnonzero((panel.row_weights > 0) & (panel.row_counts > 0))
         self.panel, self.progress = panel, progress
         self.seed = int(rng.integers(2**31))
@@ -263,8 +263,8 @@ def row_scores(panel: Panel, found: RowSpace, weights: Array) -> Array:
 
 
 def enough_rows(panel: Panel) -> bool:
-    """Whether there are rows to hold some out."""
-    return int(np.count_nonzero((panel.row_weights > 0) & (panel.row_counts > 0))) >= 2 * FOLDS
+    """Whether there are rows with pairs of entries to hold some out: at least ten."""
+    return int(np.count_nonzero((panel.row_weights > 0) & (panel.row_counts > 1))) >= 2 * FOLDS
 
 
 def affordable_ranks(n_columns: int, refined: bool) -> Iterator[int]:

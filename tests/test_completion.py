@@ -607,3 +607,34 @@ def test_models_travel_with_what_was_chosen(both, answers, tmp_path):
         np.testing.assert_allclose(small.second_moment_.to_dense(), model.second_moment_.to_dense(), rtol=1e-12)
         with pytest.raises(InputError, match="saved without its panel: fit it again"):
             small.bootstrap()
+
+
+def test_covariance_is_the_same_without_the_panel(answers, tmp_path):
+    _, _, panel = answers
+    shifted = Panel(panel.indptr, panel.columns, panel.values + 1000, panel.n_columns)
+    settings = {"rank": 1, "center": "both", "diagonal": "free", "blend": None, "random_state": 0}
+    for known in (None, 0.1, np.full(20, 0.1)):
+        model = OneSidedCompletion(**settings, noise_variance=known).fit(shifted)
+        model.save(tmp_path / "small", panel=False)
+        small = OneSidedCompletion.load(tmp_path / "small")
+        np.testing.assert_allclose(small.covariance_.to_dense(), model.covariance_.to_dense(), rtol=1e-6)
+        off = np.nanvar(panel.to_dense(), axis=0) - np.diag(model.covariance_.to_dense())
+        np.testing.assert_allclose(off, 0.0 if known is None else 0.1, atol=0.02)
+
+
+def test_weights_below_one_are_relative():
+    panel = random_panel(0, n=300)
+    settings = {"rank": 1, "center": "columns", "diagonal": "free", "random_state": 0}
+    one, other = (OneSidedCompletion(**settings).fit(p) for p in (panel, panel.with_row_weights(np.full(300, 1 / 300))))
+    np.testing.assert_allclose(other.factor_, one.factor_, rtol=1e-9)
+    np.testing.assert_allclose(other.mean_, one.mean_, rtol=1e-9)
+
+
+def test_warnings_point_to_the_line_that_fitted(monkeypatch):
+    monkeypatch.setattr("onesided.completion.MEMORY", 10)
+    panel = random_panel(0, n=100)
+    with pytest.warns(UserWarning, match="not refined") as caught:
+        OneSidedCompletion(rank=1, center="columns", diagonal="free").fit(panel)
+    with pytest.warns(UserWarning, match="fewer than ten rows") as more:
+        OneSidedCompletion(refine="none").fit(random_panel(0, n=5))
+    assert {one.filename for one in (*caught, *more)} == {__file__}

@@ -173,6 +173,27 @@ def test_sums_over_posteriors(panel, dtype, r, uncertain, kernel):
         close(one, other, np.float32 if kernel == "leave_one_out" else np.float64)
 
 
+def test_leaving_one_out_of_uncertain_columns_is_nearly_predicting_it_from_the_others():
+    _, columns, values, _, d = build("huge row")
+    center, loadings, precision, _ = column_arguments(d, 4, 0.5, uncertain=False)
+    y = np.column_stack([np.zeros(d), loadings])
+    covariance = 0.02 * np.eye(5)
+    information = reference.packed(precision[:, None, None] * (y[:, :, None] * y[:, None, :] + covariance))
+    known = (center, loadings, precision, information)
+    expected = 0.0
+    for k in range(180):  # entries of the first row
+        others = np.delete(np.arange(180), k)
+        z, S = reference.row_posterior(np.array([0, 179]), columns[others], values[others], *known)
+        j, one = columns[k], np.concatenate([[1.0], z[0]])
+        moment = np.outer(one, one)
+        moment[1:, 1:] += S[0]
+        e = values[k] - center[j] - loadings[j] @ z[0]
+        variance = 1 / precision[j] + loadings[j] @ S[0] @ loadings[j] + np.sum(covariance * moment)
+        expected += -(np.log(2 * np.pi * variance) + e**2 / variance) / 2
+    whole = reference.leave_one_out(np.array([0, 180]), columns[:180], values[:180], np.ones(1), *known)[0, 0]
+    assert whole == pytest.approx(expected, rel=1e-4)
+
+
 def test_leaving_one_out_is_predicting_it_from_the_others():
     indptr, columns, values, _, d = build("random")
     center, loadings, precision, none = column_arguments(d, 4, 0.5, uncertain=False)

@@ -145,3 +145,19 @@ def test_progress_is_reported():
     refine(panel, complete(panel, rank=1), center="columns", passes=4, progress=lambda done, loss: seen.append(done))
     assert seen == sorted(seen)
     assert seen[0] == 1
+
+
+def test_means_without_a_factor_are_shrunk_until_they_settle():
+    rng = np.random.default_rng(0)
+    columns = np.argsort(rng.random((2000, 400)), axis=1)[:, :2]
+    panel = Panel.from_arrays(np.repeat(np.arange(2000), 2), columns.ravel(), rng.normal(3.0, 1.0, size=4000))
+    found = refine(panel, complete(panel, rank=0), center="columns")
+    assert np.sqrt(np.mean((found.mean - 3.0) ** 2)) < 0.05  # all means are equal; plain ones are off by 0.3
+
+
+def test_whether_to_refine_does_not_depend_on_threads(monkeypatch):
+    needed = set()
+    for threads in ("1", "64"):
+        monkeypatch.setenv("ONESIDED_NUM_THREADS", threads)
+        needed.add(working_memory(20_000, 20))
+    assert len(needed) == 1

@@ -18,7 +18,7 @@ a rank above the number of columns                     rank=12 is larger than th
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -70,6 +70,8 @@ class OneSidedCompletion(OneSidedEstimator):
     minimises ½ Σ_ij N_ij (x_iᵀx_j − T̂_ij)² + ρ Σ_j ‖x_j‖², and the pair matrix is never formed. Variational passes
     (:mod:`onesided.refinement`) then integrate the rows out and estimate every variance. Rank, center and diagonal
     are chosen by how well entries of held-out rows are predicted from the row's others (:mod:`onesided.selection`).
+
+    A row of weight two counts as two rows. Where all weights are below one they are relative: their mean becomes one.
 
     Parameters
     ----------
@@ -133,6 +135,12 @@ class OneSidedCompletion(OneSidedEstimator):
         T and T − μμᵀ as operators.
     solve_ : SolveResult
         How the solver of the moment solution ended.
+    spread_ : array or None
+        Posterior covariances of (mean, loadings) of each column, as lower halves; None where not refined.
+    measured_ : Measured
+        What is known of the panel without the panel: means, diagonal and counts of columns.
+    bootstrap_ : Bootstrap
+        After :meth:`bootstrap`.
     column_ids_ : array of d
 
     Examples
@@ -196,15 +204,16 @@ class OneSidedCompletion(OneSidedEstimator):
     def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
         """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN.
 
-        ``progress``, if given, is called as work goes on with the passes made of the present step and its loss.
+        ``progress``, if given, is called as work goes on with the passes made of the present step and a number that
+        tells how it goes: the loss of a moment solution, the mean logarithm of the noise variance when refining.
         """
         self._validate_params()
-        panel = self._read_for_fit(X)
+        panel = _with_weights_as_counts(self._read_for_fit(X))
         check_fittable(panel, 0 if self.rank == "auto" else self.rank)
         check_noise(self.noise_variance, panel.n_columns)
         rng = generator(self.random_state)
         setting, selection = self._choose(panel, rng, progress)
-        self.blend_ = self._choose_blend(panel, setting, rng)
+        self.blend_ = self._choose_blend(panel, setting, rng, progress)
         found = fit_row_space(panel, setting, rng, progress=progress)
         self.selection_, self.solve_ = selection, found.solve
         self.rank_, self.center_, self.diagonal_ = setting.rank, setting.center, setting.diagonal
@@ -253,13 +262,17 @@ class OneSidedCompletion(OneSidedEstimator):
         )
         return selection.setting, selection
 
-    def _choose_blend(self, panel: Panel, setting: Setting, rng: np.random.Generator) -> float:
+    def _choose_blend(
+        self, panel: Panel, setting: Setting, rng: np.random.Generator, progress: Progress | None
+    ) -> float:
         if self.blend is None or (self.blend == "auto" and not enough_rows(panel)):
             return np.inf
         if self.blend != "auto":
             return float(self.blend)
         seed = int(rng.integers(2**31))
-        return choose_kappa(panel, lambda rows: fit_row_space(rows, setting, seed, passes=SEARCH_PASSES), rng)
+        return choose_kappa(
+            panel, lambda rows: fit_row_space(rows, setting, seed, passes=SEARCH_PASSES, progress=progress), rng
+        )
 
     def _refines(self, n_columns: int) -> bool:
         if self.refine != "auto":
@@ -270,7 +283,7 @@ class OneSidedCompletion(OneSidedEstimator):
         warnings.warn(
             f"the moment solution is not refined: for {n_columns:,} columns that would take {needed / 2**30:.1f} GiB; "
             'pass refine="variational" to do it nevertheless, or "none" to silence this',
-            stacklevel=3,
+            stacklevel=4,
         )
         return False
 
@@ -338,8 +351,7 @@ class OneSidedCompletion(OneSidedEstimator):
         self.eigenvalues_ = lengths**2
         self.components_ = (vectors / np.where(lengths > 0, lengths, 1.0)).T
         if self.noise_variance is not None:
-            clean = np.maximum(measured.diagonal - np.asarray(self.noise_variance), 0.0)
-            measured = replace(measured, diagonal=clean)
+            measured = measured.without(self.noise_variance)
         self.second_moment_ = SecondMoment(
             loadings,
             measured,
@@ -356,14 +368,14 @@ class OneSidedCompletion(OneSidedEstimator):
         """T − μμᵀ: how columns vary together around their means."""
         check_is_fitted(self)
         T = self.second_moment_
-        centred = None if T.panel is None else T.panel.centred(self.mean_)
-        # Variances around μ: T̂_jj − 2 μ_j m_j + μ_j² with m_j the plain mean, which is near μ_j.
-        known = T.measured if centred is None else Measured.from_panel(centred)
-        measured = (
-            replace(known, diagonal=np.maximum(known.diagonal - self.mean_**2, 0.0)) if centred is None else known
-        )
+        measured = self.measured_.around(self.mean_)
         return SecondMoment(
-            self._loadings(), measured, column_ids=self.column_ids_, panel=centred, kappa=T.kappa, output="blend"
+            self._loadings(),
+            measured if self.noise_variance is None else measured.without(self.noise_variance),
+            column_ids=self.column_ids_,
+            panel=None if T.panel is None else T.panel.centred(self.mean_),
+            kappa=T.kappa,
+            output="blend",
         )
 
     def _loadings(self) -> Array:
@@ -518,12 +530,21 @@ class HajekGD(OneSidedEstimator):
     _saved_arrays: ClassVar[tuple[str, ...]] = (*OneSidedEstimator._saved_arrays, "components", "eigenvalues")
 
 
+def _with_weights_as_counts(panel: Panel) -> Panel:
+    """The panel as it is, or with weights of mean one where all are below one and so cannot count rows."""
+    used = panel.row_weights[panel.row_weights > 0]
+    if len(used) == 0 or used.max() >= 1:
+        return panel
+    return panel.with_row_weights(panel.row_weights / used.mean())
+
+
 def check_noise(noise_variance: Any, n_columns: int) -> None:
     """Refuse a known noise variance that is not one number, or one for each column, at least zero."""
     if noise_variance is None:
         return
     given = np.asarray(noise_variance)
-    if given.shape not in ((), (n_columns,)) or given.dtype.kind not in "iuf" or not np.all(given >= 0):
+    right = given.shape in ((), (n_columns,)) and given.dtype.kind in "iuf"
+    if not right or not np.all(np.isfinite(given) & (given >= 0)):
         raise InputError(
             f"noise_variance must be a number, or one for each of the {n_columns} columns, finite and at least 0; "
             f"found {given.dtype} of shape {given.shape}"

@@ -24,6 +24,8 @@ from onesided.storage import Archive, read, write
 Array = npt.NDArray[Any]
 Unknown = Literal["refuse", "drop"]
 
+MEASURED = ("diagonal", "means", "counts", "supported")
+
 
 class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A scikit-learn transformer with a second moment; subclasses fit it and predict rows."""
@@ -103,10 +105,12 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         With ``panel=False`` the observed entries and the row ids stay behind: the file is small, and of T only the
         low-rank part and the measured diagonal remain. That is not anonymous: a column seen once has its value as
-        its mean.
+        its mean. A bootstrap stays behind in any case.
         """
         check_is_fitted(self)
-        parameters = self.get_params()
+        parameters = {
+            name: one.tolist() if isinstance(one, np.ndarray) else one for name, one in self.get_params().items()
+        }
         seed = parameters["random_state"]  # a generator's state is not part of the model
         parameters["random_state"] = int(seed) if isinstance(seed, Integral) else None
         settings = {
@@ -119,7 +123,7 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         arrays = {
             name: getattr(self, f"{name}_") for name in self._saved_arrays if getattr(self, f"{name}_") is not None
         }
-        arrays |= {f"measured.{name}": getattr(self.measured_, name) for name in ("diagonal", "counts", "supported")}
+        arrays |= {f"measured.{name}": getattr(self.measured_, name) for name in MEASURED}
         archive = Archive("model", settings, arrays, {"columns": self.column_ids_} if self._has_ids else {})
         if panel and self.second_moment_.panel is not None:
             archive.add_panel(self.second_moment_.panel)
@@ -150,7 +154,7 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         model.solve_ = SolveResult(
             model.factor_, solve["status"], tuple(solve["history"]), solve["passes"], solve["detail"]
         )
-        measured = Measured(*(archive.arrays[f"measured.{name}"] for name in ("diagonal", "counts", "supported")))
+        measured = Measured(*(archive.arrays[f"measured.{name}"] for name in MEASURED))
         model._restore(archive.settings["fitted"])
         model._set_row_space(measured, archive.panel() if archive.has_panel else None)
         return model

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -90,9 +91,12 @@ class BestLinearPredictor:
                 variance[here] += np.einsum("kt,kt->k", _traces(q, covariance)[u], self.spread[columns[here]])
         return values, np.sqrt(self.noise_variance[columns] + variance)
 
+    @cached_property
+    def _information(self) -> Array:
+        return information(self.loadings, self.noise_variance, self.spread)
+
     def _solve(self, panel: Panel, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
-        uncertain = information(self.loadings, self.noise_variance, self.spread)
-        known = (self.mean, self.loadings, 1 / self.noise_variance, uncertain)
+        known = (self.mean, self.loadings, 1 / self.noise_variance, self._information)
         return _row_by_row(
             panel,
             self.loadings.shape[1] ** 2,

@@ -22,18 +22,18 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.local import LocalEngine, single_blas_thread, thread_count
+from onesided.engines.local import LocalEngine, single_blas_thread
 from onesided.kernels import cpu
 from onesided.kernels.reference import packed, unpacked
 from onesided.panel import Panel
-from onesided.row_space import NOISE_FLOOR, Center, RowSpace, chunks, information, principal_axes
+from onesided.row_space import NOISE_FLOOR, Center, RowSpace, chunks, information, principal_rotation
 from onesided.solvers.result import Progress
 
 Array = npt.NDArray[Any]
 Refine = Literal["auto", "none", "variational"]
 
 PASSES = 40
-TOLERANCE = 1e-3  # relative change of the low-rank part in a pass, in Frobenius norm
+TOLERANCE = 1e-3  # relative change in a pass of means and low-rank part, in Frobenius norm
 POOLED_ENTRIES = 20.0  # how many entries' worth of evidence the mean noise stands for
 START_NOISE = 0.1  # of the variance, at least: noise that starts too low takes many passes to rise
 START_SPREAD = 0.05  # of the variance: a prior variance for directions that the start leaves empty
@@ -41,9 +41,9 @@ MEMORY = 1 << 29  # bytes beyond which "auto" leaves the moment solution as it i
 
 
 def working_memory(n_columns: int, rank: int) -> int:
-    """Bytes that refining needs beyond the panel: column covariances, what is made of them, sums per thread."""
+    """Bytes that refining needs beyond the panel: column covariances, what is made of them, sums of two threads."""
     size = rank + 2
-    return (3 + thread_count()) * 8 * n_columns * (size * (size + 1) // 2)
+    return 5 * 8 * n_columns * (size * (size + 1) // 2)
 
 
 def refine(
@@ -76,13 +76,13 @@ def refine(
             columns = columns.updated(*rows.sums(columns), rows)
             if progress is not None:
                 progress(done + 1, float(np.log(columns.noise).mean()))
-            if _change(before.loadings, columns.loadings) < TOLERANCE and done > 0:
+            if _change(before.moving(), columns.moving()) < TOLERANCE and done > 0:
                 break
         return columns.row_space(start, rows.placed)
 
 
 def _change(before: Array, after: Array) -> float:
-    """‖AAᵀ − BBᵀ‖ / ‖BBᵀ‖, from products of k × k."""
+    """‖AAᵀ − BBᵀ‖ / ‖BBᵀ‖ of what moves, from small products."""
     old, new, both = before.T @ before, after.T @ after, before.T @ after
     size = float(np.sum(new**2))
     difference = float(np.sum(old**2)) + size - 2 * float(np.sum(both**2))
@@ -139,6 +139,10 @@ class _Columns:
             NOISE_FLOOR * rows.size,
         )
         return columns._with_priors(rows, START_SPREAD)
+
+    def moving(self) -> Array:
+        """What a pass changes: the centers around their mean, and the loadings."""
+        return np.column_stack([self.center - self.center.mean(), self.loadings])
 
     def known(self) -> tuple[Array, Array, Array, Array]:
         """The columns as the kernels take them."""
@@ -219,10 +223,10 @@ class _Columns:
         spread[alone, 1:] = 0.0
         noise[alone] += np.sum(self.loadings[alone, effect:] ** 2, axis=1)
         noise[alone] += np.trace(unpacked(self.spread[alone])[:, 1:, 1:], axis1=1, axis2=2)
-        factor = principal_axes(loadings[:, effect:])
-        turn = np.eye(1 + loadings.shape[1])  # takes the factor to its axes
-        if factor.shape[1]:
-            turn[1 + effect :, 1 + effect :] = np.linalg.lstsq(loadings[:, effect:], factor, rcond=None)[0].T
+        rotation = principal_rotation(loadings[:, effect:])
+        factor = loadings[:, effect:] @ rotation
+        turn = np.eye(1 + loadings.shape[1])
+        turn[1 + effect :, 1 + effect :] = rotation.T
         for part in chunks(*spread.shape):
             spread[part] = packed(turn @ unpacked(spread[part]) @ turn.T)
         tau = float(loadings[0, 0]) if effect else 0.0

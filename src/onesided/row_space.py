@@ -112,11 +112,18 @@ def column_means(panel: Panel) -> Array:
 
 def principal_axes(factor: Array) -> Array:
     """The factor of the same XXᵀ whose columns are orthogonal, longest first, largest entry positive."""
+    return np.asarray(factor @ principal_rotation(factor))
+
+
+def principal_rotation(factor: Array) -> Array:
+    """The orthogonal matrix that takes a factor to its principal axes."""
     if factor.shape[1] == 0:
-        return factor
-    vectors, lengths, _ = np.linalg.svd(factor, full_matrices=False)
-    signs = np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(len(lengths))])
-    return np.asarray(vectors * (lengths * np.where(signs < 0, -1.0, 1.0)))
+        return np.zeros((0, 0))
+    vectors, _, axes = np.linalg.svd(factor, full_matrices=len(factor) < factor.shape[1])
+    largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(vectors.shape[1])]
+    signs = np.ones(len(axes))
+    signs[: len(largest)] = np.where(largest < 0, -1.0, 1.0)
+    return np.asarray(axes.T * signs)
 
 
 def noise_variance(panel: Panel, mean: Array, factor: Array) -> Array:

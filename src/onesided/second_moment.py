@@ -14,7 +14,7 @@ Measured entries are computed from the panel when they are asked for, by interse
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any, Literal
@@ -66,6 +66,7 @@ class Measured:
     """What a model knows of its panel without the panel: the diagonal, and which columns can be placed."""
 
     diagonal: Array  # T̂_jj; zero where the column was never seen
+    means: Array  # of the column's values; zero likewise
     counts: Array  # N_jj
     supported: Array  # whether the column shares a row with another
 
@@ -76,10 +77,22 @@ class Measured:
         counts = np.bincount(panel.columns, weights, minlength=panel.n_columns)
         scale = float(np.max(np.abs(panel.values), initial=0.0)) or 1.0
         squares = np.bincount(panel.columns, weights * (panel.values / scale) ** 2, minlength=panel.n_columns)
+        sums = np.bincount(panel.columns, weights * panel.values, minlength=panel.n_columns)
+        total = np.where(counts > 0, counts, 1.0)
         shared = np.bincount(
             panel.columns, weights * np.repeat(panel.row_counts > 1, panel.row_counts), panel.n_columns
         )
-        return cls(squares / np.where(counts > 0, counts, 1.0) * scale**2, counts, shared > 0)
+        return cls(squares / total * scale**2, sums / total, counts, shared > 0)
+
+    def around(self, center: Array) -> Measured:
+        """The same of values less a number for each column: T̂_jj − 2 c_j m_j + c_j²."""
+        variance = np.maximum(self.diagonal - 2 * center * self.means + center**2, 0.0)
+        seen = self.counts > 0
+        return replace(self, diagonal=np.where(seen, variance, 0.0), means=np.where(seen, self.means - center, 0.0))
+
+    def without(self, noise_variance: npt.ArrayLike) -> Measured:
+        """Less the variance of noise, down to zero."""
+        return replace(self, diagonal=np.maximum(self.diagonal - np.asarray(noise_variance), 0.0))
 
 
 class SecondMoment(LinearOperator):

@@ -180,7 +180,7 @@ class _Search:
         self.seed = int(rng.integers(2**31))
         fold = np.full(panel.n_rows, -1)
         fold[used] = rng.permutation(len(used)) % FOLDS
-        held_out = panel.n_entries / FOLDS
+        held_out = panel.row_counts[used].sum() / FOLDS
         self.fold, self.folds = fold, int(np.clip(np.ceil(SCORED_ENTRIES / held_out), 1, FOLDS))
         self.scored = (fold >= 0) & (fold < self.folds)
         self.scores: dict[Setting, Array] = {}

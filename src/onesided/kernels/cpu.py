@@ -420,6 +420,7 @@ def leave_one_out(
         np.empty((k, k)),
         np.empty(k),
     )
+    Sy, others = np.empty(k), np.empty(k)
     for u in range(len(indptr) - 1):
         if weights[u] == 0:
             continue
@@ -429,24 +430,29 @@ def leave_one_out(
         )  # fmt: skip
         for entry in range(indptr[u], indptr[u + 1]):
             j = columns[entry]
-            fit, own, trace = 0.0, 0.0, 0.0
+            fit, own = 0.0, 0.0
             for a in range(k):
                 fit += loadings[j, a] * z[a]
-                rest = 0.0
+                Sy[a] = 0.0
                 for c in range(k):
-                    rest += S[a, c] * loadings[j, c]
-                own += rest * loadings[j, a]
-            spread = 0.0
-            if len(information) > 0:
-                trace = information[j, 0]
-                for a in range(k):
-                    start = (a + 1) * (a + 2) // 2
-                    trace += 2.0 * information[j, start] * z[a]
-                    for c in range(a + 1):
-                        trace += (1.0 if a == c else 2.0) * information[j, start + 1 + c] * (z[a] * z[c] + S[a, c])
-                spread = max(trace / precision[j] - fit * fit - own, 0.0)  # below zero only by rounding
+                    Sy[a] += S[a, c] * loadings[j, c]
+                own += Sy[a] * loadings[j, a]
             left = max(1.0 - precision[j] * own, SMALLEST_LEFT)
             e = (values[entry] - center[j] - fit) / left
+            spread = 0.0
+            if len(information) > 0:
+                gamma = precision[j]
+                for a in range(k):
+                    others[a] = z[a] - gamma * e * Sy[a]
+                spread = information[j, 0] / gamma
+                for a in range(k):
+                    start = (a + 1) * (a + 2) // 2
+                    spread += 2.0 * information[j, start] / gamma * others[a]
+                    for c in range(a + 1):
+                        V = information[j, start + 1 + c] / gamma - loadings[j, a] * loadings[j, c]
+                        moment = others[a] * others[c] + S[a, c] + gamma * Sy[a] * Sy[c] / left
+                        spread += (1.0 if a == c else 2.0) * V * moment
+                spread = max(spread, 0.0)  # below zero only by rounding
             variance = 1.0 / (precision[j] * left) + spread
             scores[u, 0] -= 0.5 * (np.log(2.0 * np.pi * variance) + e * e / variance)
             scores[u, 1] += e * e

@@ -209,22 +209,23 @@ def leave_one_out(
     """For each row of positive weight, sums over its entries, each predicted from the row's others.
 
     With h = γ yᵀSy the prediction without an entry leaves the residual e = (v − c − yᵀz) / (1 − h), with variance
-    s² = 1/(γ (1 − h)) + tr(V E[z̃ z̃ᵀ]). Two sums: of the log score −½ (log 2π s² + e²/s²), and of e².
+    s² = 1/(γ (1 − h)) + tr(V E[z̃ z̃ᵀ]), where z and S are without the entry, too: z − γ e S y and
+    S + γ S y yᵀ S / (1 − h). (What its V adds to S⁻¹ stays.) Two sums: of the log score −½ (log 2π s² + e²/s²), and of
+    e².
     """
     scores = np.zeros((len(indptr) - 1, 2))
     everything = unpacked(_information(loadings, precision, information))
     for u, row in _rows(indptr):
         if weights[u] > 0:
             z, S = _posterior(columns[row], values[row], center, loadings, precision, information)
-            one = np.concatenate([[1.0], z])
-            moment = np.outer(one, one)
-            moment[1:, 1:] += S
             for j, v in zip(columns[row], values[row], strict=True):
                 y, gamma = loadings[j], precision[j]
-                own = y @ S @ y
-                left = max(1 - gamma * own, SMALLEST_LEFT)
-                spread = np.sum(everything[j] * moment) / gamma - (y @ z) ** 2 - own
+                left = max(1 - gamma * y @ S @ y, SMALLEST_LEFT)
                 e = (v - center[j] - y @ z) / left
+                one = np.concatenate([[1.0], z - gamma * e * S @ y])
+                others = np.outer(one, one)
+                others[1:, 1:] += S + gamma * np.outer(S @ y, S @ y) / left
+                spread = np.sum((everything[j] / gamma - np.outer([0.0, *y], [0.0, *y])) * others)
                 variance = 1 / (gamma * left) + max(spread, 0.0)
                 scores[u] += -(np.log(2 * np.pi * variance) + e**2 / variance) / 2, e**2
     return scores

@@ -8,13 +8,12 @@ over entries of the leave-one-out log score,
 
 with e the residual and s² the predictive variance of an entry given all others of its row
 (:func:`onesided.kernels.reference.leave_one_out`). It is a density of the data themselves, so that settings of any
-kind can be compared by it; a fifth of a per cent of a nat can be told apart on a million entries. Folds are row
-weights: nothing is copied or read again.
+kind can be compared by it. Folds are row weights: nothing is copied or read again.
 
 What is tried, in this order, by what is left open:
 
-1. the center, at low rank: columns or both, each at ranks 0 to 2. (Means are shrunk to their own mean, so that a panel
-   without any loses nothing by having them: "none" was never better by more than a hundredth in trials);
+1. the center, at low rank: columns or both, each at ranks 0 to 2. ("none" is not tried: means are shrunk to their own
+   mean, and a panel without any loses next to nothing by having them.)
 2. the rank, along 0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 23, 32, until two in a row improve on the best by less than a
    standard error; larger ranks predict a little better still on large panels, at a cost that grows with their square,
    and can be given;

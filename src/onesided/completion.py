@@ -88,7 +88,7 @@ class OneSidedCompletion(OneSidedEstimator):
         at most half a gigabyte.
     rule : "best" or "one-standard-error", default "best"
         Of the settings tried: the one that scores best, or the one of lowest rank among those within one standard
-        error of it.
+        error of it. With either, rank 0 where it is within two.
     weight_exponent : float, default -0.5
         In the moment solution a row of m entries weighs m to this power, times its own weight. At 0 it counts for
         its m² pairs. Between -10 and 10.

@@ -8,7 +8,13 @@ The posterior is taken as a product over rows and columns. One pass updates the 
     columns:  (c_j, x_j) regressed on (1, q) with E[z zᵀ] in place of z zᵀ, prior N(m, Σ); V_j its covariance
     rows:     z shifted and rotated so that they have mean zero and covariance I again; c, τ, x and V follow
     priors:   m and Σ, the mean and covariance of (c_j, x_j) over columns, V_j included
-    noise:    ψ_j from expected squared residuals, pulled to their mean as by 20 entries, with a floor
+    noise:    ψ_j from expected squared residuals, pulled to their mean ψ as by k entries, with a floor
+
+k is by how much squares of entries vary within a column, over by how much their means differ between columns, both
+from a one-way analysis of variance: where columns have much the same noise, or values heavy tails, the pull is strong.
+
+With no factor to tell columns apart, all weigh alike in the regressions, by the mean of ψ: weights 1/ψ_j would then
+follow the skewness of the values (columns of low mean and high variance count for little), not their precision.
 
 Rows of weight zero are left out, so folds are weights. The shift matters: without it T would take the rows' mean
 for part of their covariance. What is held at a time is O(d r²), and nothing is of size n r².
@@ -34,7 +40,7 @@ Refine = Literal["auto", "none", "variational"]
 
 PASSES = 40
 TOLERANCE = 1e-3  # relative change in a pass of means and low-rank part, in Frobenius norm
-POOLED_ENTRIES = 20.0  # how many entries' worth of evidence the mean noise stands for
+LEAST_POOLED = 5.0  # entries that the mean noise stands for at least: a column seen once or twice says little
 START_NOISE = 0.1  # of the variance, at least: noise that starts too low takes many passes to rise
 START_SPREAD = 0.05  # of the variance: a prior variance for directions that the start leaves empty
 MEMORY = 1 << 29  # bytes beyond which "auto" leaves the moment solution as it is
@@ -98,7 +104,30 @@ class _Rows:
         self.counts = np.bincount(panel.columns, entries, minlength=panel.n_columns)
         beside = np.repeat(panel.row_counts > 1, panel.row_counts)
         self.placed = np.bincount(panel.columns, entries * beside, minlength=panel.n_columns) > 0
-        self.size = float(entries @ (panel.values - mean[panel.columns]) ** 2) / float(entries.sum())
+        squares = (panel.values - mean[panel.columns]) ** 2
+        self.size = float(entries @ squares) / float(entries.sum())
+        if self.size > 0:
+            relative = squares / self.size
+            of_columns = np.bincount(panel.columns, entries * relative, minlength=panel.n_columns)
+            within = float(entries @ relative**2) - float(np.sum(of_columns**2 / np.maximum(self.counts, 1e-300)))
+            self.tail = within / max(float(np.sum(np.maximum(self.counts - 1, 0.0))), 1.0)
+            self.heterogeneity = self._between(of_columns)
+
+    def pooled_entries(self, residual: Array) -> float:
+        """k: how many entries of a column are worth as much as the mean noise, given sums of squares of all columns.
+
+        Columns differ at least as much as they did before anything was fitted.
+        """
+        relative = residual / max(float(residual.sum() / self.counts.sum()), 1e-300)
+        heterogeneity = max(self.heterogeneity, self._between(relative))
+        return float(np.clip(self.tail / max(heterogeneity, 1e-9), LEAST_POOLED, self.counts.sum()))
+
+    def _between(self, relative: Array) -> float:
+        """The variance of the columns' mean squares, of mean one, beyond what that within columns explains."""
+        seen, n = self.counts[self.counts > 0], self.counts.sum()
+        deviations = seen * (relative[self.counts > 0] / seen - 1) ** 2
+        spare = float(n - np.sum(seen**2) / n)
+        return (float(deviations.sum()) - (len(seen) - 1) * self.tail) / spare if spare > 0 else 0.0
 
     def sums(self, columns: _Columns) -> tuple[Array, Array, Array, Array]:
         known = columns.known()
@@ -119,6 +148,7 @@ class _Columns:
     free: Array
     prior_mean: Array
     prior_covariance: Array
+    mean_noise: float
     floor: float
 
     @classmethod
@@ -136,6 +166,7 @@ class _Columns:
             free,
             np.zeros(0),
             np.zeros((0, 0)),
+            max(float(rows.counts @ start.noise_variance / rows.counts.sum()), START_NOISE * rows.size),
             NOISE_FLOOR * rows.size,
         )
         return columns._with_priors(rows, START_SPREAD)
@@ -144,13 +175,19 @@ class _Columns:
         """What a pass changes: the centers around their mean, and the loadings."""
         return np.column_stack([self.center - self.center.mean(), self.loadings])
 
+    @property
+    def weighed_by(self) -> Array:
+        """The noise by which a pass weighs the columns."""
+        return self.noise if self.free[1:].any() else np.full_like(self.noise, self.mean_noise)
+
     def known(self) -> tuple[Array, Array, Array, Array]:
         """The columns as the kernels take them."""
-        return self.center, self.loadings, 1 / self.noise, information(self.loadings, self.noise, self.spread)
+        noise = self.weighed_by
+        return self.center, self.loadings, 1 / noise, information(self.loadings, noise, self.spread)
 
     def updated(self, second: Array, first: Array, squares: Array, total: Array, rows: _Rows) -> _Columns:
         """The columns after a pass, given what the rows tell about them."""
-        free, precision = self.free, 1 / self.noise
+        free, precision = self.free, 1 / self.weighed_by
         prior = np.linalg.inv(self.prior_covariance)
         center, loadings, spread = self.center.copy(), self.loadings.copy(), np.empty_like(self.spread)
         residual = np.empty_like(squares)
@@ -178,11 +215,17 @@ class _Columns:
             loadings[part] = at[:, 1:]
             spread[part] = packed(V)
         mean_noise = max(float(residual.sum() / rows.counts.sum()), self.floor)
-        noise = (residual + POOLED_ENTRIES * mean_noise) / (rows.counts + POOLED_ENTRIES)
+        pooled = rows.pooled_entries(residual)
+        noise = (residual + pooled * mean_noise) / (rows.counts + pooled)
         moved = replace(
-            self, center=center, loadings=loadings, spread=spread, noise=np.maximum(noise, self.floor)
-        )._standardised(unpacked(total))
-        return moved._with_priors(rows)
+            self,
+            center=center,
+            loadings=loadings,
+            spread=spread,
+            noise=np.maximum(noise, self.floor),
+            mean_noise=mean_noise,
+        )
+        return moved._standardised(unpacked(total))._with_priors(rows)
 
     def _standardised(self, total: Array) -> _Columns:
         """With z = z̄ + Λz' in place of z, so that z' has mean zero and covariance I; Λ is upper triangular.

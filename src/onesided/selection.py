@@ -19,6 +19,8 @@ What is tried, in this order, by what is left open:
    and can be given;
 3. the diagonal, at the best rank: free or fit; where "fit" wins, the rank again, from there;
 4. the center again, at the best rank.
+
+The best of all is taken, unless one of rank 0 scores within two standard errors of it: a factor must earn its place.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ RANKS = (0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 23, 32)
 CENTERS: tuple[Center, ...] = ("columns", "both")
 DIAGONALS: tuple[Diagonal, ...] = ("free", "fit")
 PATIENCE = 2  # ranks in a row that may improve by less than a standard error before the path ends
+CLOSE: dict[Rule, float] = {"best": 0.0, "one-standard-error": 1.0}  # standard errors at which a lower rank is taken
+EARNED = 2.0  # standard errors by which a factor must improve on rank 0
 SEARCH_PASSES = 12  # of a refinement that is only scored
 SCORED_ENTRIES = 20_000
 FOLDS = 5
@@ -140,7 +144,7 @@ def select(
     """Choose what is left open: the rank among ``ranks``, the center and the diagonal among those given.
 
     ``setting`` fixes the rest. ``rule="one-standard-error"`` takes, of all that score within one standard error of
-    the best, the one of lowest rank.
+    the best, the one of lowest rank. With either rule rank 0 is taken where it scores within two.
 
     >>> from onesided import synthetic
     >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 30, 2, rng=0), 6, rng=1)
@@ -211,10 +215,12 @@ class _Search:
         """The choice among all that was scored."""
         ordered = sorted(self.scores, key=self.score, reverse=True)
         errors = {one: self._standard_error(one, ordered[0]) for one in ordered}
-        chosen = ordered[0]
-        if rule == "one-standard-error":
-            close = [one for one in ordered if self.score(chosen) - self.score(one) <= errors[one]]
-            chosen = min(close, key=lambda one: one.rank)
+        close = [
+            one
+            for one in ordered
+            if self.score(ordered[0]) - self.score(one) <= (EARNED if one.rank == 0 else CLOSE[rule]) * errors[one]
+        ]
+        chosen = min(close, key=lambda one: one.rank)
         trials = tuple(
             Trial(
                 one.rank,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -64,6 +66,47 @@ def test_intervals_cover_under_the_model():
     filled, deviation = predictor.impute(panel), predictor.deviations(panel)
     covered = np.mean(np.abs(filled - truth)[hidden] < 1.6449 * deviation[hidden])
     assert covered == pytest.approx(0.9, abs=0.01)
+
+
+def test_leave_one_out_sums_are_by_row_and_of_rows_asked_for(predictor):
+    panel = random_panel(1, n=50)
+    sums = predictor.leave_one_out(panel, np.where(np.arange(50) < 20, 1.0, 0.0))
+    assert sums.shape == (50, 4)
+    assert not sums[20:].any()
+    np.testing.assert_allclose(predictor.leave_one_out(panel.take_rows([3]), np.ones(1))[0], sums[3])
+
+
+def test_intervals_are_as_wide_as_the_row_is_erratic():
+    rng = np.random.default_rng(1)
+    n, d, r = 1500, 30, 3
+    X, erratic = rng.normal(size=(d, r)), np.arange(n) % 3 == 0
+    noise = np.where(erratic, 1.4, 0.6)[:, None] * rng.normal(size=(n, d))
+    truth = rng.normal(size=(n, r)) @ X.T + noise
+    hidden = rng.random((n, d)) < 0.4
+    panel = Panel.from_dense(np.where(hidden, np.nan, truth))
+    alike = BestLinearPredictor(np.zeros(d), X, np.full(d, np.mean(noise**2)))
+    apart = replace(alike, row_pull=alike.learn_row_pull(panel))
+    assert apart.row_pull < 20
+    covered = {}
+    for predictor in (alike, apart):
+        inside = np.abs(predictor.impute(panel) - truth) < 1.6449 * predictor.deviations(panel)
+        covered[predictor] = [np.mean(inside[rows][hidden[rows]]) for rows in (erratic, ~erratic)]
+    assert covered[alike][0] < 0.8
+    assert covered[alike][1] > 0.97
+    np.testing.assert_allclose(covered[apart], 0.9, atol=0.05)
+    np.testing.assert_array_equal(apart.impute(panel), alike.impute(panel))
+
+
+def test_rows_that_are_alike_are_pulled_together():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(30, 2))
+    M = rng.normal(size=(2000, 2)) @ X.T + rng.normal(size=(2000, 30))
+    panel = Panel.from_dense(np.where(rng.random(M.shape) < 0.7, M, np.nan))
+    predictor = BestLinearPredictor(np.zeros(30), X, np.ones(30))
+    k = predictor.learn_row_pull(panel)
+    assert k > 100
+    doubled = panel.with_row_weights(np.full(2000, 2.0))
+    assert predictor.learn_row_pull(doubled) > 100
 
 
 def test_algorithm_2_is_least_squares_of_least_norm():

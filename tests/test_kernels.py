@@ -199,7 +199,7 @@ def test_leaving_one_out_is_predicting_it_from_the_others():
     center, loadings, precision, none = column_arguments(d, 4, 0.5, uncertain=False)
     for u in range(5):
         row = slice(indptr[u], indptr[u + 1])
-        expected = np.zeros(2)
+        expected = np.zeros(4)
         for k in range(indptr[u], indptr[u + 1]):
             others = np.array([one for one in range(indptr[u], indptr[u + 1]) if one != k], dtype=int)
             z, S = reference.row_posterior(
@@ -208,7 +208,8 @@ def test_leaving_one_out_is_predicting_it_from_the_others():
             y = loadings[columns[k]]
             e = values[k] - center[columns[k]] - y @ z[0]
             variance = 1 / precision[columns[k]] + y @ S[0] @ y
-            expected += -(np.log(2 * np.pi * variance) + e**2 / variance) / 2, e**2
+            square = e**2 / variance
+            expected += -(np.log(2 * np.pi * variance) + square) / 2, e**2, square, square**2
         bounds = np.array([0, row.stop - row.start])
         score = reference.leave_one_out(
             bounds, columns[row], values[row], np.ones(1), center, loadings, precision, none

@@ -161,3 +161,44 @@ def test_whether_to_refine_does_not_depend_on_threads(monkeypatch):
         monkeypatch.setenv("ONESIDED_NUM_THREADS", threads)
         needed.add(working_memory(20_000, 20))
     assert len(needed) == 1
+
+
+def test_columns_weigh_alike_where_no_factor_tells_them_apart():
+    """Skewed values: columns of low mean are the noisy ones. Row effects must come from all columns alike."""
+    rng = np.random.default_rng(4)
+    n, d = 20_000, 40
+    quiet = np.arange(d) < 20
+    effect = rng.normal(size=(n, 1)) * np.where(quiet, 0.2, 1.0)  # rows vary most in noisy columns
+    M = np.where(quiet, 9.0, 7.0) + effect + np.where(quiet, 0.3, 1.5) * rng.normal(size=(n, d))
+    panel = Panel.from_dense(np.where(rng.random((n, d)) < 0.1, M, np.nan))
+    found = refine(panel, complete(panel, rank=0, center="both"), center="both")
+    mean_product = np.mean(np.outer(np.where(quiet, 0.2, 1.0), np.where(quiet, 0.2, 1.0)))
+    assert found.row_variance == pytest.approx(mean_product, rel=0.15)
+    assert np.median(found.noise_variance[quiet]) < 0.5 * np.median(found.noise_variance[~quiet])
+
+
+def test_noise_of_columns_is_told_apart_as_far_as_they_differ():
+    rng = np.random.default_rng(5)
+    n, d = 3000, 200
+    for differing in (False, True):
+        deviation = np.where(np.arange(d) % 2 == 0, 0.5, 1.5) if differing else np.ones(d)
+        M = rng.normal(size=(n, 1)) + deviation * rng.normal(size=(n, d))
+        panel = Panel.from_dense(np.where(rng.random((n, d)) < 0.03, M, np.nan))
+        noise = refine(panel, complete(panel, rank=0, center="both"), center="both").noise_variance
+        if differing:
+            assert noise[::2].mean() == pytest.approx(0.25, abs=0.2)
+            assert noise[::2].max() < 0.8 * noise[1::2].min()
+        else:  # about 90 entries in a column: without a pull, some would be off by 0.4
+            np.testing.assert_allclose(noise, 1.0, atol=0.25)
+
+
+def test_how_the_passes_ended_is_kept():
+    panel, *_ = simulate(n=600)
+    start = complete(panel, rank=2, center="both")
+    assert start.refinement is None
+    short = refine(panel, start, center="both", passes=2).refinement
+    assert short.passes == 2
+    assert short.change > 1e-3
+    settled = refine(panel, start, center="both", passes=500).refinement
+    assert 2 < settled.passes < 500
+    assert settled.change < 1e-3

@@ -39,7 +39,7 @@ from onesided.objective.pairs import PairObjective
 from onesided.objective.rows import Diagonal
 from onesided.panel import Panel
 from onesided.refinement import MEMORY, Refine, working_memory
-from onesided.row_space import Center, RowSpace, check_fittable, principal_axes
+from onesided.row_space import Center, Refinement, RowSpace, check_fittable, principal_axes
 from onesided.second_moment import Measured, SecondMoment
 from onesided.selection import (
     CENTERS,
@@ -112,7 +112,7 @@ class OneSidedCompletion(OneSidedEstimator):
 
     Attributes
     ----------
-    rank_, center_, diagonal_, refined_
+    rank_, center_, diagonal_
         What was chosen or given.
     blend_ : float
         κ; infinite where measured entries are not blended in.
@@ -131,10 +131,16 @@ class OneSidedCompletion(OneSidedEstimator):
         Column means; zeros when ``center_`` is "none".
     noise_variance_ : array of d
         Variance of an entry around the row space.
+    row_pull_ : float
+        How many entries of a row its own residuals must outweigh before they tell how steady it is, in standard
+        deviations of imputed values (:mod:`onesided.imputation`); large, or infinite, where rows are alike.
     second_moment_, covariance_ : SecondMoment
         T and T − μμᵀ as operators.
     solve_ : SolveResult
         How the solver of the moment solution ended.
+    refinement_ : Refinement or None
+        How many variational passes were made, 40 at most, and by how much the last one changed means and low-rank
+        part; they end below 1e-3. None where the moment solution stands as it is.
     spread_ : array or None
         Posterior covariances of (mean, loadings) of each column, as lower halves; None where not refined.
     measured_ : Measured
@@ -217,12 +223,13 @@ class OneSidedCompletion(OneSidedEstimator):
         found = fit_row_space(panel, setting, rng, progress=progress)
         self.selection_, self.solve_ = selection, found.solve
         self.rank_, self.center_, self.diagonal_ = setting.rank, setting.center, setting.diagonal
-        self.refined_ = setting.refined
+        self.refinement_ = found.refinement
         if not found.solve.succeeded:
             warnings.warn(found.solve.message, ConvergenceWarning, stacklevel=2)
         self.mean_, self.noise_variance_ = found.mean, found.noise_variance
         self.row_variance_, self.spread_ = found.row_variance, found.spread
         self.factor_ = found.factor
+        self.row_pull_ = BestLinearPredictor.of(found).learn_row_pull(panel)
         self._set_row_space(Measured.from_panel(panel), panel)
         return self
 
@@ -383,21 +390,25 @@ class OneSidedCompletion(OneSidedEstimator):
 
     def _predictor(self) -> BestLinearPredictor:
         check_is_fitted(self)
-        return BestLinearPredictor(self.mean_, self._loadings(), self.noise_variance_, self.spread_)
+        return BestLinearPredictor(self.mean_, self._loadings(), self.noise_variance_, self.spread_, self.row_pull_)
 
     _saved_arrays: ClassVar[tuple[str, ...]] = (*OneSidedEstimator._saved_arrays, "noise_variance", "spread")
     _optional: ClassVar[tuple[str, ...]] = ("spread",)
 
     def _fitted_settings(self) -> dict[str, Any]:
-        chosen = {name: getattr(self, f"{name}_") for name in ("rank", "center", "diagonal", "refined", "row_variance")}
-        blend = self.blend_ if np.isfinite(self.blend_) else None  # JSON has no infinity
-        return chosen | {"blend": blend, "selection": None if self.selection_ is None else asdict(self.selection_)}
+        chosen = {name: getattr(self, f"{name}_") for name in ("rank", "center", "diagonal", "row_variance")}
+        chosen["refinement"] = None if self.refinement_ is None else asdict(self.refinement_)
+        counts = {name: getattr(self, f"{name}_") for name in ("blend", "row_pull")}
+        chosen |= {name: one if np.isfinite(one) else None for name, one in counts.items()}  # JSON has no infinity
+        return chosen | {"selection": None if self.selection_ is None else asdict(self.selection_)}
 
     def _restore(self, fitted: dict[str, Any]) -> None:
-        tried, blend = fitted["selection"], fitted["blend"]
-        for name in ("rank", "center", "diagonal", "refined", "row_variance"):
+        tried = fitted["selection"]
+        for name in ("rank", "center", "diagonal", "row_variance"):
             setattr(self, f"{name}_", fitted[name])
-        self.blend_ = np.inf if blend is None else blend
+        self.refinement_ = None if fitted["refinement"] is None else Refinement(**fitted["refinement"])
+        for name in ("blend", "row_pull"):
+            setattr(self, f"{name}_", np.inf if fitted[name] is None else fitted[name])
         self.selection_ = None
         if tried is not None:
             trials = tuple(Trial(**one) for one in tried["trials"])

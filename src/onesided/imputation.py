@@ -8,7 +8,13 @@ Two ways, with one interface:
 
 A row effect is one more coordinate, with loading τ in all columns. Where columns are known only up to covariances V_j
 of (μ_j, x_j), they enter S and q (:func:`onesided.kernels.reference.row_posterior`), and the variance grows by
-tr(V_j E[q̃ q̃ᵀ]), q̃ = (1, q).
+tr(V_j E[q̃ q̃ᵀ]), q̃ = (1, q). Some rows are steadier than others: the variances of a row are then multiplied by
+
+    (k + Σ e²/s²) / (k + n),
+
+the sum over the row's n entries, e the residual and s² the variance of each when it is predicted from the others. How
+strongly k pulls that to 1 is learnt from the rows the model was fitted to (:mod:`onesided.pooling`). The values do not
+depend on it, nor does T.
 
 ``LeastSquares``: Algorithm 2 of the paper, v̂ = U q with q the least-squares fit on the observed entries, of least
 norm when a row has fewer entries than the rank.
@@ -24,11 +30,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.local import cut, in_order
+from onesided.engines.local import LocalEngine, cut, in_order
 from onesided.errors import InputError
 from onesided.kernels import cpu
 from onesided.panel import Panel
-from onesided.row_space import information
+from onesided.pooling import pull, pulled, variance_between, variance_within
+from onesided.row_space import RowSpace, information
 
 Array = npt.NDArray[Any]
 
@@ -49,6 +56,12 @@ class BestLinearPredictor:
     loadings: Array
     noise_variance: Array
     spread: Array | None = None  # V_j, lower halves
+    row_pull: float = np.inf  # k
+
+    @classmethod
+    def of(cls, found: RowSpace) -> BestLinearPredictor:
+        """The predictor from a row space."""
+        return cls(found.mean, found.loadings, found.noise_variance, found.spread)
 
     def coordinates(self, panel: Panel) -> Array:
         """q of every row: its posterior mean."""
@@ -72,24 +85,54 @@ class BestLinearPredictor:
             if self.spread is not None:
                 variance += _traces(q, covariance) @ self.spread.T
             deviation[rows] = np.sqrt(self.noise_variance + variance)
+        deviation *= self._scales(panel)[:, None]
         deviation[observed_positions(panel)] = 0.0
         return deviation
 
     def impute_at(self, panel: Panel, rows: Array, columns: Array) -> tuple[Array, Array]:
         """Predictions at positions and their standard deviations, whether or not they were observed."""
-        values, variance = np.empty(len(rows)), np.empty(len(rows))
+        values, deviation = np.empty(len(rows)), np.empty(len(rows))
         by_row = np.argsort(rows, kind="stable")
         step = max(1, CHUNK // max(1, self.loadings.shape[1] ** 2))
         for first in range(0, len(rows), step):  # so that no more covariances are held than that
             here = by_row[first : first + step]
             asked, u = np.unique(rows[here], return_inverse=True)
-            q, covariance = self._solve(panel.take_rows(asked), lambda q, covariance: (q, covariance))
+            part = panel.take_rows(asked)
+            q, covariance = self._solve(part, lambda q, covariance: (q, covariance))
             x = self.loadings[columns[here]]
             values[here] = self.mean[columns[here]] + np.einsum("ka,ka->k", q[u], x)
-            variance[here] = np.einsum("ka,ka->k", np.einsum("ka,kab->kb", x, covariance[u]), x)
+            variance = np.einsum("ka,ka->k", np.einsum("ka,kab->kb", x, covariance[u]), x)
             if self.spread is not None:
-                variance[here] += np.einsum("kt,kt->k", _traces(q, covariance)[u], self.spread[columns[here]])
-        return values, np.sqrt(self.noise_variance[columns] + variance)
+                variance += np.einsum("kt,kt->k", _traces(q, covariance)[u], self.spread[columns[here]])
+            deviation[here] = np.sqrt(self.noise_variance[columns[here]] + variance) * self._scales(part)[u]
+        return values, deviation
+
+    def leave_one_out(self, panel: Panel, weights: Array) -> Array:
+        """For each row of positive weight, four sums over its entries, each predicted from the others.
+
+        The log score, e², e²/s² and its square (:func:`onesided.kernels.reference.leave_one_out`).
+        """
+        known = (self.mean, self.loadings, 1 / self.noise_variance, self._information)
+        engine = LocalEngine(panel.indptr, panel.columns, panel.values, weights, panel.n_columns)
+        parts = engine.map(lambda rows: cpu.leave_one_out(rows.indptr, rows.columns, rows.values, rows.weights, *known))
+        return np.concatenate(list(parts))
+
+    def learn_row_pull(self, panel: Panel) -> float:
+        """k of the rows of a panel: large, or infinite, where one is as steady as another."""
+        weights, counts = panel.row_weights, panel.row_counts
+        _, _, sums, squares = self.leave_one_out(panel, weights).T
+        mean = float(weights @ sums) / float(weights @ counts)
+        if mean == 0:
+            return np.inf
+        within = variance_within(sums / mean, squares / mean**2, counts, weights)
+        return pull(within, variance_between(sums / mean, counts, within, weights))
+
+    def _scales(self, panel: Panel) -> Array:
+        """What the standard deviations of each row are multiplied with."""
+        if not np.isfinite(self.row_pull):
+            return np.ones(panel.n_rows)
+        sums = self.leave_one_out(panel, np.ones(panel.n_rows))[:, 2]
+        return np.sqrt(pulled(sums, panel.row_counts, self.row_pull))
 
     @cached_property
     def _information(self) -> Array:

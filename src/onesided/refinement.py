@@ -10,8 +10,8 @@ The posterior is taken as a product over rows and columns. One pass updates the 
     priors:   m and Σ, the mean and covariance of (c_j, x_j) over columns, V_j included
     noise:    ψ_j from expected squared residuals, pulled to their mean ψ as by k entries, with a floor
 
-k is by how much squares of entries vary within a column, over by how much their means differ between columns, both
-from a one-way analysis of variance: where columns have much the same noise, or values heavy tails, the pull is strong.
+k is large where columns have much the same noise, or values heavy tails (:mod:`onesided.pooling`). Columns are taken to
+differ at least as much as they did before anything was fitted.
 
 With no factor to tell columns apart, all weigh alike in the regressions, by the mean of ψ: weights 1/ψ_j would then
 follow the skewness of the values (columns of low mean and high variance count for little), not their precision.
@@ -32,7 +32,8 @@ from onesided.engines.local import LocalEngine, single_blas_thread
 from onesided.kernels import cpu
 from onesided.kernels.reference import packed, unpacked
 from onesided.panel import Panel
-from onesided.row_space import NOISE_FLOOR, Center, RowSpace, chunks, information, principal_rotation
+from onesided.pooling import pull, pulled, variance_between, variance_within
+from onesided.row_space import NOISE_FLOOR, Center, Refinement, RowSpace, chunks, information, principal_rotation
 from onesided.solvers.result import Progress
 
 Array = npt.NDArray[Any]
@@ -40,7 +41,6 @@ Refine = Literal["auto", "none", "variational"]
 
 PASSES = 40
 TOLERANCE = 1e-3  # relative change in a pass of means and low-rank part, in Frobenius norm
-LEAST_POOLED = 5.0  # entries that the mean noise stands for at least: a column seen once or twice says little
 START_NOISE = 0.1  # of the variance, at least: noise that starts too low takes many passes to rise
 START_SPREAD = 0.05  # of the variance: a prior variance for directions that the start leaves empty
 MEMORY = 1 << 29  # bytes beyond which "auto" leaves the moment solution as it is
@@ -77,14 +77,16 @@ def refine(
         if rows.size == 0:  # no variation: there is nothing to estimate a variance from
             return start
         columns = _Columns.start(start, rows, center)
-        for done in range(passes if columns.free.any() else 0):
+        done, change = 0, 0.0
+        for done in range(1, 1 + passes if columns.free.any() else 0):
             before = columns
             columns = columns.updated(*rows.sums(columns), rows)
             if progress is not None:
-                progress(done + 1, float(np.log(columns.noise).mean()))
-            if _change(before.moving(), columns.moving()) < TOLERANCE and done > 0:
+                progress(done, float(np.log(columns.noise).mean()))
+            change = _change(before.moving(), columns.moving())
+            if change < TOLERANCE and done > 1:
                 break
-        return columns.row_space(start, rows.placed)
+        return replace(columns.row_space(start, rows.placed), refinement=Refinement(done, change))
 
 
 def _change(before: Array, after: Array) -> float:
@@ -108,26 +110,17 @@ class _Rows:
         self.size = float(entries @ squares) / float(entries.sum())
         if self.size > 0:
             relative = squares / self.size
-            of_columns = np.bincount(panel.columns, entries * relative, minlength=panel.n_columns)
-            within = float(entries @ relative**2) - float(np.sum(of_columns**2 / np.maximum(self.counts, 1e-300)))
-            self.tail = within / max(float(np.sum(np.maximum(self.counts - 1, 0.0))), 1.0)
-            self.heterogeneity = self._between(of_columns)
+            sums, of_squares = (
+                np.bincount(panel.columns, entries * relative**power, minlength=panel.n_columns) for power in (1, 2)
+            )
+            self.within = variance_within(sums, of_squares, self.counts)
+            self.between = variance_between(sums, self.counts, self.within)
 
-    def pooled_entries(self, residual: Array) -> float:
-        """k: how many entries of a column are worth as much as the mean noise, given sums of squares of all columns.
-
-        Columns differ at least as much as they did before anything was fitted.
-        """
-        relative = residual / max(float(residual.sum() / self.counts.sum()), 1e-300)
-        heterogeneity = max(self.heterogeneity, self._between(relative))
-        return float(np.clip(self.tail / max(heterogeneity, 1e-9), LEAST_POOLED, self.counts.sum()))
-
-    def _between(self, relative: Array) -> float:
-        """The variance of the columns' mean squares, of mean one, beyond what that within columns explains."""
-        seen, n = self.counts[self.counts > 0], self.counts.sum()
-        deviations = seen * (relative[self.counts > 0] / seen - 1) ** 2
-        spare = float(n - np.sum(seen**2) / n)
-        return (float(deviations.sum()) - (len(seen) - 1) * self.tail) / spare if spare > 0 else 0.0
+    def noise(self, residual: Array, mean_noise: float) -> Array:
+        """ψ_j from the columns' sums of expected squared residuals."""
+        relative = residual / mean_noise
+        between = max(self.between, variance_between(relative, self.counts, self.within))
+        return mean_noise * pulled(relative, self.counts, pull(self.within, between))
 
     def sums(self, columns: _Columns) -> tuple[Array, Array, Array, Array]:
         known = columns.known()
@@ -215,14 +208,12 @@ class _Columns:
             loadings[part] = at[:, 1:]
             spread[part] = packed(V)
         mean_noise = max(float(residual.sum() / rows.counts.sum()), self.floor)
-        pooled = rows.pooled_entries(residual)
-        noise = (residual + pooled * mean_noise) / (rows.counts + pooled)
         moved = replace(
             self,
             center=center,
             loadings=loadings,
             spread=spread,
-            noise=np.maximum(noise, self.floor),
+            noise=np.maximum(rows.noise(residual, mean_noise), self.floor),
             mean_noise=mean_noise,
         )
         return moved._standardised(unpacked(total))._with_priors(rows)

@@ -26,12 +26,21 @@ CHUNK = 1 << 22  # numbers held at a time when columns are gone through
 NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust single entries too far
 
 
+@dataclass(frozen=True)
+class Refinement:
+    """How the variational passes ended: ``change`` is what the last one moved, as a share of what it could move."""
+
+    passes: int
+    change: float
+
+
 @dataclass(frozen=True, eq=False)
 class RowSpace:
     """What was recovered: ``T ≈ μμᵀ + τ²11ᵀ + XXᵀ``, the noise around it, and how the solver ended.
 
     ``row_variance`` is τ², zero where rows have no effect of their own. ``spread`` holds the posterior covariance
-    of (μ_j, y_j), where y_j = (τ, x_j) or x_j, as lower halves; None where columns are taken as known.
+    of (μ_j, y_j), where y_j = (τ, x_j) or x_j, as lower halves; None where columns are taken as known, as without a
+    ``refinement``.
     """
 
     mean: Array
@@ -40,6 +49,7 @@ class RowSpace:
     solve: SolveResult
     row_variance: float = 0.0
     spread: Array | None = None
+    refinement: Refinement | None = None
 
     @property
     def loadings(self) -> Array:
@@ -72,13 +82,9 @@ def complete(
     """
     check_fittable(panel, rank)
     rng = np.random.default_rng(rng)
-    counts = panel.row_counts
-    weights = panel.row_weights * np.where(counts > 0, np.maximum(counts, 1) ** float(weight_exponent), 0.0)
-    weights /= weights.max()
-    mean = np.zeros(panel.n_columns) if center == "none" else column_means(panel)
     with single_blas_thread():
-        objective = RowObjective(
-            panel, center=mean, weights=weights, diagonal=diagonal, ridge=ridge, row_effect=center == "both"
+        mean, objective = moment_objective(
+            panel, center=center, diagonal=diagonal, weight_exponent=weight_exponent, ridge=ridge
         )
         start = spectral_start(objective, rank, rng)
         solve = lbfgs(
@@ -94,6 +100,23 @@ def complete(
         row_variance = objective.row_variance * objective.scale**2
         found = RowSpace(mean, factor, np.empty(0), solve, row_variance)
         return replace(found, noise_variance=noise_variance(panel, mean, found.loadings))
+
+
+def moment_objective(
+    panel: Panel, *, center: Center, diagonal: Diagonal, weight_exponent: float, ridge: float
+) -> tuple[Array, RowObjective]:
+    """The column means and the loss around them, rows weighed by their number of entries to a power."""
+    counts = panel.row_counts
+    weights = panel.row_weights * np.where(counts > 0, np.maximum(counts, 1) ** float(weight_exponent), 0.0)
+    mean = np.zeros(panel.n_columns) if center == "none" else column_means(panel)
+    return mean, RowObjective(
+        panel,
+        center=mean,
+        weights=weights / weights.max(),
+        diagonal=diagonal,
+        ridge=ridge,
+        row_effect=center == "both",
+    )
 
 
 def column_means(panel: Panel) -> Array:

@@ -32,13 +32,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.local import LocalEngine
 from onesided.errors import InputError
-from onesided.kernels import cpu
+from onesided.imputation import BestLinearPredictor
 from onesided.objective.rows import Diagonal
 from onesided.panel import Panel
 from onesided.refinement import MEMORY, PASSES, refine, working_memory
-from onesided.row_space import Center, RowSpace, check_fittable, complete, information
+from onesided.row_space import Center, RowSpace, check_fittable, complete
 from onesided.solvers.result import Progress
 
 Array = npt.NDArray[Any]
@@ -240,7 +239,7 @@ class _Search:
         train = self.panel.with_row_weights(np.where(self.fold == fold, 0.0, weights))
         check_fittable(train, setting.rank)
         found = fit_row_space(train, setting, self.seed, passes=SEARCH_PASSES, progress=self.progress)
-        return row_scores(self.panel, found, np.where(self.fold == fold, weights, 0.0))
+        return BestLinearPredictor.of(found).leave_one_out(self.panel, np.where(self.fold == fold, weights, 0.0))
 
     def _mean(self, sums: Array) -> float:
         weights = self.panel.row_weights * self.scored
@@ -252,19 +251,6 @@ class _Search:
         difference = self.scores[one][:, 0] - self.scores[other][:, 0]
         residual = weights * (difference - self._mean(difference) * self.panel.row_counts)
         return float(np.sqrt(np.sum(residual**2)) / (weights @ self.panel.row_counts))
-
-
-def row_scores(panel: Panel, found: RowSpace, weights: Array) -> Array:
-    """For each row of positive weight: the sum over its entries of the leave-one-out log score, and of e²."""
-    engine = LocalEngine(panel.indptr, panel.columns, panel.values, weights, panel.n_columns)
-    known = (
-        found.mean,
-        found.loadings,
-        1 / found.noise_variance,
-        information(found.loadings, found.noise_variance, found.spread),
-    )
-    parts = engine.map(lambda rows: cpu.leave_one_out(rows.indptr, rows.columns, rows.values, rows.weights, *known))
-    return np.concatenate(list(parts))
 
 
 def enough_rows(panel: Panel) -> bool:

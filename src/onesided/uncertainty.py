@@ -42,9 +42,9 @@ import numpy.typing as npt
 from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError, check_choice, counted
 from onesided.measurement import column_positions, pair_positions
-from onesided.objective.rows import Diagonal, RowObjective
+from onesided.objective.rows import Diagonal
 from onesided.panel import Panel
-from onesided.row_space import Center, column_means, complete
+from onesided.row_space import Center, complete, moment_objective
 from onesided.solvers.lbfgs import lbfgs
 
 Array = npt.NDArray[Any]
@@ -227,16 +227,8 @@ def _refit(panel: Panel, whole: _Fit, center: Center, diagonal: Diagonal, weight
     Poisson weights double Σw², which makes the sampling noise √2 times as large: another √2 doubles the ridge. A
     column that no resampled row has beside another is left without a factor, as in any fit.
     """
-    weights = panel.row_weights * np.maximum(panel.row_counts, 1) ** float(weight_exponent)
-    weights = np.where(panel.row_counts > 0, weights / weights.max(), 0.0)
-    mean = np.zeros(panel.n_columns) if center == "none" else column_means(panel)
-    objective = RowObjective(
-        panel,
-        center=mean,
-        weights=weights,
-        diagonal=diagonal,
-        ridge=np.sqrt(2) * RIDGE,
-        row_effect=center == "both",
+    mean, objective = moment_objective(
+        panel, center=center, diagonal=diagonal, weight_exponent=weight_exponent, ridge=np.sqrt(2) * RIDGE
     )
     start = np.where(objective.pair_counts[:, None] > 0, whole.factor / objective.scale, 0.0)
     metric = objective.metric(start)

@@ -117,7 +117,7 @@ def fit(
             "rank": model.rank_,
             "center": model.center_,
             "diagonal": model.diagonal_,
-            "refined": model.refined_,
+            **_refinement(model),
             **_held_out(model),
             "solver": model.solve_.message if not as_json else model.solve_.status,
             "passes": model.solve_.passes,
@@ -128,6 +128,12 @@ def fit(
         },
         as_json,
     )
+
+
+def _refinement(model: OneSidedCompletion) -> dict[str, Any]:
+    """How the variational passes ended, if there were any."""
+    ended = model.refinement_
+    return {"refinement_passes": ended.passes if ended else 0, "refinement_change": ended.change if ended else None}
 
 
 def _held_out(model: OneSidedCompletion) -> dict[str, Any]:

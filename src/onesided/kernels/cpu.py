@@ -412,7 +412,7 @@ def leave_one_out(
     information: Array,
 ) -> Array:
     k = loadings.shape[1]
-    scores = np.zeros((len(indptr) - 1, 2))
+    scores = np.zeros((len(indptr) - 1, 4))
     total, h, L, S, z = (
         np.empty((k + 1) * (k + 2) // 2),
         np.empty(k),
@@ -454,8 +454,11 @@ def leave_one_out(
                         spread += (1.0 if a == c else 2.0) * V * moment
                 spread = max(spread, 0.0)  # below zero only by rounding
             variance = 1.0 / (precision[j] * left) + spread
-            scores[u, 0] -= 0.5 * (np.log(2.0 * np.pi * variance) + e * e / variance)
+            square = e * e / variance
+            scores[u, 0] -= 0.5 * (np.log(2.0 * np.pi * variance) + square)
             scores[u, 1] += e * e
+            scores[u, 2] += square
+            scores[u, 3] += square * square
     return scores
 
 

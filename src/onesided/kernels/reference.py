@@ -210,10 +210,10 @@ def leave_one_out(
 
     With h = γ yᵀSy the prediction without an entry leaves the residual e = (v − c − yᵀz) / (1 − h), with variance
     s² = 1/(γ (1 − h)) + tr(V E[z̃ z̃ᵀ]), where z and S are without the entry, too: z − γ e S y and
-    S + γ S y yᵀ S / (1 − h). (What its V adds to S⁻¹ stays.) Two sums: of the log score −½ (log 2π s² + e²/s²), and of
-    e².
+    S + γ S y yᵀ S / (1 − h). (What its V adds to S⁻¹ stays.) Four sums: of the log score −½ (log 2π s² + e²/s²), of
+    e², of e²/s² and of its square.
     """
-    scores = np.zeros((len(indptr) - 1, 2))
+    scores = np.zeros((len(indptr) - 1, 4))
     everything = unpacked(_information(loadings, precision, information))
     for u, row in _rows(indptr):
         if weights[u] > 0:
@@ -227,7 +227,8 @@ def leave_one_out(
                 others[1:, 1:] += S + gamma * np.outer(S @ y, S @ y) / left
                 spread = np.sum((everything[j] / gamma - np.outer([0.0, *y], [0.0, *y])) * others)
                 variance = 1 / (gamma * left) + max(spread, 0.0)
-                scores[u] += -(np.log(2 * np.pi * variance) + e**2 / variance) / 2, e**2
+                square = e**2 / variance
+                scores[u] += -(np.log(2 * np.pi * variance) + square) / 2, e**2, square, square**2
     return scores
 
 

@@ -1,0 +1,52 @@
+"""How far groups are pulled together: the analysis of variance against simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onesided.pooling import LEAST, pull, pulled, variance_between, variance_within
+
+
+def grouped(between, draw, groups=40_000, seed=0):
+    """Sums, sums of squares and counts of groups whose means have a given variance around one."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 12, size=groups)
+    means = rng.gamma(1 / between, between, size=groups) if between else np.ones(groups)
+    group = np.repeat(np.arange(groups), counts)
+    values = means[group] * draw(rng, len(group))
+    return np.bincount(group, values, groups), np.bincount(group, values**2, groups), counts
+
+
+NORMAL = (lambda rng, n: rng.normal(size=n) ** 2, 2.0)
+HEAVY = (lambda rng, n: rng.gamma(0.2, 5.0, size=n), 5.0)
+
+
+@pytest.mark.parametrize(("draw", "variance"), [NORMAL, HEAVY], ids=["normal", "heavy tails"])
+@pytest.mark.parametrize("between", [0.0, 0.05, 0.3])
+def test_variances_are_found_whatever_the_tails(draw, variance, between):
+    sums, squares, counts = grouped(between, draw)
+    within = variance_within(sums, squares, counts)
+    assert within == pytest.approx(variance * (1 + between), rel=0.1)
+    assert variance_between(sums, counts, within) == pytest.approx(between, rel=0.15, abs=0.015)
+
+
+def test_a_group_of_weight_two_is_two_groups():
+    sums, squares, counts = grouped(0.3, NORMAL[0], groups=50)
+    weights = np.where(np.arange(50) < 20, 2.0, 1.0)
+    twice = np.concatenate([np.arange(50), np.arange(20)])
+    within = variance_within(sums, squares, counts, weights)
+    assert within == pytest.approx(variance_within(sums[twice], squares[twice], counts[twice]))
+    between = variance_between(sums, counts, within, weights)
+    assert between == pytest.approx(variance_between(sums[twice], counts[twice], within))
+
+
+def test_the_pull_has_a_least_and_no_most():
+    assert pull(0.1, 5.0) == LEAST
+    assert pull(2.0, -0.1) == np.inf
+    np.testing.assert_array_equal(pulled(np.array([9.0, 0.0]), np.array([2, 0]), np.inf), 1.0)
+
+
+def test_one_group_differs_from_no_other():
+    assert variance_between(np.array([3.0]), np.array([2.0]), 1.0) == 0.0
+    assert variance_within(np.array([3.0]), np.array([9.0]), np.array([1.0])) == 0.0

@@ -13,8 +13,8 @@ The posterior is taken as a product over rows and columns. One pass updates the 
 k is large where columns have much the same noise, or values heavy tails (:mod:`onesided.pooling`). Columns are taken to
 differ at least as much as they did before anything was fitted.
 
-With no factor to tell columns apart, all weigh alike in the regressions, by the mean of ψ: weights 1/ψ_j would then
-follow the skewness of the values (columns of low mean and high variance count for little), not their precision.
+With no factor to tell columns apart, all weigh alike, by the mean of ψ, until means and τ are found: weights 1/ψ_j
+would follow the skewness of the values (columns of low mean and high variance count for little), not their precision.
 
 Rows of weight zero are left out, so folds are weights. The shift matters: without it T would take the rows' mean
 for part of their covariance. What is held at a time is O(d r²), and nothing is of size n r².
@@ -41,6 +41,7 @@ Refine = Literal["auto", "none", "variational"]
 
 PASSES = 40
 TOLERANCE = 1e-3  # relative change in a pass of means and low-rank part, in Frobenius norm
+NOISE_PASSES = 5  # that only find each column's own noise, where all weighed alike before
 START_NOISE = 0.1  # of the variance, at least: noise that starts too low takes many passes to rise
 START_SPREAD = 0.05  # of the variance: a prior variance for directions that the start leaves empty
 MEMORY = 1 << 29  # bytes beyond which "auto" leaves the moment solution as it is
@@ -86,6 +87,8 @@ def refine(
             change = _change(before.moving(), columns.moving())
             if change < TOLERANCE and done > 1:
                 break
+        for _ in range(NOISE_PASSES if columns.alike else 0):
+            columns = columns.with_own_noise(rows)
         return replace(columns.row_space(start, rows.placed), refinement=Refinement(done, change))
 
 
@@ -95,6 +98,12 @@ def _change(before: Array, after: Array) -> float:
     size = float(np.sum(new**2))
     difference = float(np.sum(old**2)) + size - 2 * float(np.sum(both**2))
     return float(np.sqrt(max(difference, 0.0) / size)) if size > 0 else 0.0
+
+
+def _expected_squares(at: Array, V: Array, moments: Array, first: Array, squares: Array) -> Array:
+    """Σ w E[(v − ỹᵀz̃)²] of each column, ỹ of mean ``at`` and covariance V, from sums over its rows."""
+    explained = np.einsum("ja,jab,jb->j", at, moments, at) + np.sum(V * moments, axis=(1, 2))
+    return np.asarray(squares - 2 * np.sum(at * first, axis=1) + explained)
 
 
 class _Rows:
@@ -143,6 +152,7 @@ class _Columns:
     prior_covariance: Array
     mean_noise: float
     floor: float
+    alike: bool  # whether all columns weigh by the mean noise
 
     @classmethod
     def start(cls, start: RowSpace, rows: _Rows, center: Center) -> _Columns:
@@ -161,6 +171,7 @@ class _Columns:
             np.zeros((0, 0)),
             max(float(rows.counts @ start.noise_variance / rows.counts.sum()), START_NOISE * rows.size),
             NOISE_FLOOR * rows.size,
+            start.factor.shape[1] == 0,
         )
         return columns._with_priors(rows, START_SPREAD)
 
@@ -171,7 +182,7 @@ class _Columns:
     @property
     def weighed_by(self) -> Array:
         """The noise by which a pass weighs the columns."""
-        return self.noise if self.free[1:].any() else np.full_like(self.noise, self.mean_noise)
+        return np.full_like(self.noise, self.mean_noise) if self.alike else self.noise
 
     def known(self) -> tuple[Array, Array, Array, Array]:
         """The columns as the kernels take them."""
@@ -198,12 +209,7 @@ class _Columns:
             at[:, free] = solution
             V = np.zeros_like(moments)
             V[:, np.outer(free, free)] = covariance.reshape(len(at), -1)
-            residual[part] = (
-                squares[part]
-                - 2 * np.sum(at * first[part], axis=1)
-                + np.einsum("ja,jab,jb->j", at, moments, at)
-                + np.sum(V * moments, axis=(1, 2))
-            )
+            residual[part] = _expected_squares(at, V, moments, first[part], squares[part])
             center[part] += at[:, 0]
             loadings[part] = at[:, 1:]
             spread[part] = packed(V)
@@ -217,6 +223,14 @@ class _Columns:
             mean_noise=mean_noise,
         )
         return moved._standardised(unpacked(total))._with_priors(rows)
+
+    def with_own_noise(self, rows: _Rows) -> _Columns:
+        """The same columns with the noise that each has when each is weighed by its own."""
+        second, first, squares, _ = rows.sums(replace(self, alike=False))
+        at = np.column_stack([np.zeros(len(first)), self.loadings])
+        residual = _expected_squares(at, unpacked(self.spread), unpacked(second), first, squares)
+        noise = rows.noise(residual, max(float(residual.sum() / rows.counts.sum()), self.floor))
+        return replace(self, noise=np.maximum(noise, self.floor))
 
     def _standardised(self, total: Array) -> _Columns:
         """With z = z̄ + Λz' in place of z, so that z' has mean zero and covariance I; Λ is upper triangular.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onesided.pooling import LEAST, pull, pulled, variance_between, variance_within
+from onesided.pooling import pull, pulled, variance_between, variance_within
 
 
 def grouped(between, draw, groups=40_000, seed=0):
@@ -41,9 +41,8 @@ def test_a_group_of_weight_two_is_two_groups():
     assert between == pytest.approx(variance_between(sums[twice], counts[twice], within))
 
 
-def test_the_pull_has_a_least_and_no_most():
-    assert pull(0.1, 5.0) == LEAST
-    assert pull(2.0, -0.1) == np.inf
+def test_no_difference_is_an_infinite_pull():
+    assert pull(2.0, -0.1, least=5.0) == np.inf
     np.testing.assert_array_equal(pulled(np.array([9.0, 0.0]), np.array([2, 0]), np.inf), 1.0)
 
 

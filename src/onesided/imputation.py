@@ -40,6 +40,7 @@ from onesided.row_space import RowSpace, information
 Array = npt.NDArray[Any]
 
 CHUNK = 1 << 21  # numbers held at a time on the way to variances
+LEAST_PULL = 5.0  # entries: a row of one or two says little of its noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +126,7 @@ class BestLinearPredictor:
         if mean == 0:
             return np.inf
         within = variance_within(sums / mean, squares / mean**2, counts, weights)
-        return pull(within, variance_between(sums / mean, counts, within, weights))
+        return pull(within, variance_between(sums / mean, counts, within, weights), LEAST_PULL)
 
     def _scales(self, panel: Panel) -> Array:
         """What the standard deviations of each row are multiplied with."""

@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-LEAST = 5.0  # entries, whatever the variances: a group of one or two says little of its noise
-
 
 def variance_within(sums: Array, squares: Array, counts: Array, weights: Array | float = 1.0) -> float:
     """The mean variance within groups, from sums of values and of their squares; a group of weight two is two.
@@ -41,13 +39,13 @@ def variance_between(sums: Array, counts: Array, within: float, weights: Array |
     return (float(around) - (float(weights.sum()) - 1) * within) / spare if spare > 0 else 0.0
 
 
-def pull(within: float, between: float) -> float:
-    """k; infinite where groups do not differ.
+def pull(within: float, between: float, least: float) -> float:
+    """k, at least so many entries; infinite where groups do not differ.
 
-    >>> pull(within=2.0, between=0.1), pull(within=2.0, between=0.0)
-    (20.0, inf)
+    >>> pull(2.0, 0.1, least=5.0), pull(2.0, 1.0, least=5.0), pull(2.0, 0.0, least=5.0)
+    (20.0, 5.0, inf)
     """
-    return max(within / between, LEAST) if between > 0 else np.inf
+    return max(within / between, least) if between > 0 else np.inf
 
 
 def pulled(sums: Array, counts: Array, k: float) -> Array:

@@ -41,6 +41,7 @@ Refine = Literal["auto", "none", "variational"]
 
 PASSES = 40
 TOLERANCE = 1e-3  # relative change in a pass of means and low-rank part, in Frobenius norm
+LEAST_PULL = 20.0  # of the mean noise on that of a column, in entries: a few entries must not make it look exact
 NOISE_PASSES = 5  # that only find each column's own noise, where all weighed alike before
 START_NOISE = 0.1  # of the variance, at least: noise that starts too low takes many passes to rise
 START_SPREAD = 0.05  # of the variance: a prior variance for directions that the start leaves empty
@@ -129,7 +130,7 @@ class _Rows:
         """ψ_j from the columns' sums of expected squared residuals."""
         relative = residual / mean_noise
         between = max(self.between, variance_between(relative, self.counts, self.within))
-        return mean_noise * pulled(relative, self.counts, pull(self.within, between))
+        return mean_noise * pulled(relative, self.counts, pull(self.within, between, LEAST_PULL))
 
     def sums(self, columns: _Columns) -> tuple[Array, Array, Array, Array]:
         known = columns.known()

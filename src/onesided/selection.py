@@ -15,8 +15,8 @@ What is tried, in this order, by what is left open:
 1. the center, at low rank: columns or both, each at ranks 0 to 2. ("none" is not tried: means are shrunk to their own
    mean, and a panel without any loses next to nothing by having them.)
 2. the rank, along 0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 23, 32, until two in a row improve on the best by less than a
-   standard error; larger ranks predict a little better still on large panels, at a cost that grows with their square,
-   and can be given;
+   standard error, or nothing is left to explain (the residuals' mean square is a ten-thousandth of the values'); larger
+   ranks predict a little better still on large panels, at a cost that grows with their square, and can be given;
 3. the diagonal, at the best rank: free or fit; where "fit" wins, the rank again, from there;
 4. the center again, at the best rank.
 
@@ -37,7 +37,7 @@ from onesided.imputation import BestLinearPredictor
 from onesided.objective.rows import Diagonal
 from onesided.panel import Panel
 from onesided.refinement import MEMORY, PASSES, refine, working_memory
-from onesided.row_space import Center, RowSpace, check_fittable, complete
+from onesided.row_space import NOISE_FLOOR, Center, RowSpace, check_fittable, column_means, complete
 from onesided.solvers.result import Progress
 
 Array = npt.NDArray[Any]
@@ -186,6 +186,9 @@ class _Search:
         self.fold, self.folds = fold, int(np.clip(np.ceil(SCORED_ENTRIES / held_out), 1, FOLDS))
         self.scored = (fold >= 0) & (fold < self.folds)
         self.scores: dict[Setting, Array] = {}
+        around = panel.centred(column_means(panel))
+        squares = np.bincount(np.repeat(np.arange(panel.n_rows), panel.row_counts), around.values**2, panel.n_rows)
+        self.negligible = NOISE_FLOOR * self._mean(squares)
 
     def score(self, setting: Setting) -> float:
         """The mean log score of a setting over held-out entries, rows by their weights."""
@@ -202,6 +205,8 @@ class _Search:
         best, behind = replace(setting, rank=path[0]), 0
         self.score(best)
         for rank in path[1:]:
+            if self._mean(self.scores[best][:, 1]) <= self.negligible:
+                break
             one = replace(setting, rank=rank)
             gain = self.score(one) - self.score(best)
             behind = 0 if gain > self._standard_error(one, best) else behind + 1

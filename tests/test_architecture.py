@@ -20,6 +20,7 @@ ROOMS = [
     "intake",
     "tables",
     "panel",
+    "parts",
     "synthetic",
     "engines",
     "moments",

@@ -225,6 +225,13 @@ def test_least_squares(panel, dtype, r):
     np.testing.assert_allclose(actual, expected, rtol=1e-7, atol=1e-7)
 
 
+def test_linked_columns(panel):
+    indptr, columns, _, weights, d = panel
+    for weight in (weights, np.where(np.arange(len(weights)) % 7 == 0, 1.0, 0.0)):
+        arguments = (indptr, columns, weight, d)
+        np.testing.assert_array_equal(cpu.linked_columns(*arguments), reference.linked_columns(*arguments))
+
+
 def test_blocks_of_rows_add_up(dtype):
     indptr, columns, values, weights, d = build("random")
     values, X = values.astype(dtype), factor(d, 4, dtype)

@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from onesided.blending import choose_kappa
 from onesided.engines.local import single_blas_thread
-from onesided.errors import InputError
+from onesided.errors import InputError, counted
 from onesided.estimator import OneSidedEstimator, Unknown, generator
 from onesided.imputation import BestLinearPredictor, LeastSquares, check_positions
 from onesided.moments import PairMoments, hajek
@@ -231,6 +231,7 @@ class OneSidedCompletion(OneSidedEstimator):
         self.factor_ = found.factor
         self.row_pull_ = BestLinearPredictor.of(found).learn_row_pull(panel)
         self._set_row_space(Measured.from_panel(panel), panel)
+        _warn_of_parts(self.measured_)
         return self
 
     def _choose(
@@ -547,6 +548,17 @@ def _with_weights_as_counts(panel: Panel) -> Panel:
     if len(used) == 0 or used.max() >= 1:
         return panel
     return panel.with_row_weights(panel.row_weights / used.mean())
+
+
+def _warn_of_parts(measured: Measured) -> None:
+    parts = int(measured.parts.max()) + 1
+    if parts > 1:
+        others = counted(int(np.count_nonzero(measured.parts > 0)), "column is", "columns are")
+        warnings.warn(
+            f"the panel falls into {parts:,} parts that no chain of rows links; {others} outside the largest: no data "
+            "support the entries of T between parts, nor values imputed from one to another",
+            stacklevel=3,
+        )
 
 
 def check_noise(noise_variance: Any, n_columns: int) -> None:

@@ -24,7 +24,7 @@ from onesided.storage import Archive, read, write
 Array = npt.NDArray[Any]
 Unknown = Literal["refuse", "drop"]
 
-MEASURED = ("diagonal", "means", "counts", "supported")
+MEASURED = ("diagonal", "means", "counts", "parts")
 
 
 class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

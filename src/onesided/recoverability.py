@@ -60,6 +60,7 @@ from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError, counted, examples
 from onesided.objective.rows import RowObjective
 from onesided.panel import Panel
+from onesided.parts import ALONE, linked_parts
 from onesided.row_space import column_means
 from onesided.solvers.spectral import balanced_products, damped_counts, top_eigenpairs
 
@@ -357,20 +358,11 @@ def _partners(panel: Panel, chosen: Array) -> tuple[Array, Array]:
 
 
 def _parts(panel: Panel) -> Parts:
-    """Connected components of the graph between rows and columns, which has one edge for each entry."""
-    import scipy.sparse as sp
-    from scipy.sparse.csgraph import connected_components
-
-    n, d = panel.shape
-    indptr = np.concatenate([panel.indptr, np.full(d, panel.n_entries)])
-    edges = (np.ones(panel.n_entries, dtype=np.int8), panel.columns.astype(np.int64) + n, indptr)
-    _, part = connected_components(sp.csr_array(edges, shape=(n + d, n + d)), directed=False)
-    sizes = np.bincount(part[n:])
-    alone = sizes[part[n:]] == 1
-    never = panel.column_counts == 0
+    part = linked_parts(panel)
+    alone, never = part == ALONE, panel.column_counts == 0
     return Parts(
-        parts=int(np.count_nonzero(sizes > 1)),
-        largest_share=float(sizes.max() / d) if sizes.max() > 1 else 0.0,
+        parts=int(part.max(initial=ALONE)) + 1,
+        largest_share=float(np.mean(part == 0)),
         columns_never_seen=int(np.count_nonzero(never)),
         columns_always_alone=int(np.count_nonzero(alone & ~never)),
         examples=tuple(panel.column_ids[alone][:EXAMPLES].tolist()),

@@ -29,6 +29,7 @@ from onesided.ids import known_positions
 from onesided.measurement import MeasuredErrors, measured_errors
 from onesided.moments import PairMoments, hajek
 from onesided.panel import Panel
+from onesided.parts import ALONE, linked_parts
 from onesided.uncertainty import Bootstrap
 
 Array = npt.NDArray[Any]
@@ -40,12 +41,12 @@ EntryStatus = Literal["measured", "completed", "unsupported"]
 class Entry:
     """One entry of T.
 
-    ``status`` is "measured" when a row has both columns, "completed" when the model places both, and
-    "unsupported" when a column was never seen together with another, so that nothing is known of it but its
-    own second moment. ``count`` is the weight of the rows that have both columns; None when the panel is not
-    at hand to tell. ``standard_error`` is, for a measured entry, that of the measurement T̂_ij as an estimate of these
-    rows' own T_ij; for a completed one that of the model's value, which only a bootstrap can tell
-    (:meth:`onesided.OneSidedCompletion.bootstrap`); otherwise None.
+    ``status`` is "measured" when a row has both columns, "completed" when a chain of rows links them, and
+    "unsupported" otherwise: a column was never seen together with another, or the two belong to parts of the panel
+    that share no row, and nothing is known of them together but the means. ``count`` is the weight of the rows that
+    have both columns; None when the panel is not at hand to tell. ``standard_error`` is, for a measured entry, that of
+    the measurement T̂_ij as an estimate of these rows' own T_ij; for a completed one that of the model's value, which
+    only a bootstrap can tell (:meth:`onesided.OneSidedCompletion.bootstrap`); otherwise None.
     """
 
     value: float
@@ -68,7 +69,7 @@ class Measured:
     diagonal: Array  # T̂_jj; zero where the column was never seen
     means: Array  # of the column's values; zero likewise
     counts: Array  # N_jj
-    supported: Array  # whether the column shares a row with another
+    parts: Array  # of linked columns, by number; -1 where a column shares no row with another
 
     @classmethod
     def from_panel(cls, panel: Panel) -> Measured:
@@ -79,10 +80,16 @@ class Measured:
         squares = np.bincount(panel.columns, weights * (panel.values / scale) ** 2, minlength=panel.n_columns)
         sums = np.bincount(panel.columns, weights * panel.values, minlength=panel.n_columns)
         total = np.where(counts > 0, counts, 1.0)
-        shared = np.bincount(
-            panel.columns, weights * np.repeat(panel.row_counts > 1, panel.row_counts), panel.n_columns
-        )
-        return cls(squares / total * scale**2, sums / total, counts, shared > 0)
+        return cls(squares / total * scale**2, sums / total, counts, linked_parts(panel))
+
+    @property
+    def supported(self) -> Array:
+        """Whether each column shares a row with another."""
+        return np.asarray(self.parts != ALONE)
+
+    def linked(self, i: int, j: int) -> bool:
+        """Whether a chain of rows links two columns."""
+        return bool(self.parts[i] == self.parts[j] != ALONE)
 
     def around(self, center: Array) -> Measured:
         """The same of values less a number for each column: T̂_jj − 2 c_j m_j + c_j²."""
@@ -191,7 +198,7 @@ class SecondMoment(LinearOperator):
             count = None if self.panel is None else float(self._measure([i], [j])[1][0, 0])
         if count is not None and count > 0:
             status: EntryStatus = "measured"
-        elif i != j and self.measured.supported[[i, j]].all():
+        elif i != j and self.measured.linked(i, j):
             status = "completed"
         else:
             status = "unsupported"

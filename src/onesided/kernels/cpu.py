@@ -37,6 +37,31 @@ def counting_sort(keys: Array, n_keys: int) -> tuple[Array, Array]:
 
 
 @_jit
+def _root(above: Array, column: int) -> int:
+    while above[column] != column:
+        above[column] = above[above[column]]
+        column = above[column]
+    return column
+
+
+@_jit
+def linked_columns(indptr: Array, columns: Array, weights: Array, n_columns: int) -> Array:
+    above = np.arange(n_columns)  # a forest: each root is the smallest column of its tree
+    for u in range(len(indptr) - 1):
+        if weights[u] == 0 or indptr[u] == indptr[u + 1]:
+            continue
+        root = _root(above, columns[indptr[u]])
+        for entry in range(indptr[u] + 1, indptr[u + 1]):
+            other = _root(above, columns[entry])
+            if other < root:
+                root, other = other, root
+            above[other] = root
+    for column in range(n_columns):
+        above[column] = _root(above, column)
+    return above
+
+
+@_jit
 def _grown(array: Array, used: int, needed: int) -> Array:
     """An array with room for ``needed`` items that begins with the ``used`` ones of the old."""
     if needed <= len(array):

@@ -29,6 +29,16 @@ def counting_sort(keys: Array, n_keys: int) -> tuple[Array, Array]:
     return starts, np.argsort(keys, kind="stable")
 
 
+def linked_columns(indptr: Array, columns: Array, weights: Array, n_columns: int) -> Array:
+    """For each column, the smallest of those that chains of rows of positive weight link it to."""
+    smallest = np.arange(n_columns)
+    for u, row in _rows(indptr):
+        if weights[u] > 0 and row.stop > row.start:
+            met = smallest[columns[row]]
+            smallest[np.isin(smallest, met)] = met.min()
+    return smallest
+
+
 def pair_moments(
     first: int,
     last: int,

@@ -1,0 +1,69 @@
+"""The panel's parts, and what a model says of columns in different ones."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+from onesided import OneSidedCompletion, Panel
+from onesided.parts import ALONE, linked_parts
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_parts_are_connected_components(seed):
+    rng = np.random.default_rng(seed)
+    n, d, entries = 60, 50, int(rng.integers(20, 150))
+    matrix = sp.coo_array((np.ones(entries), (rng.integers(n, size=entries), rng.integers(d, size=entries)))).tocsr()
+    matrix.resize((n, d))
+    part = linked_parts(Panel.from_sparse(matrix))
+    _, expected = connected_components(sp.block_array([[None, matrix], [matrix.T, None]]), directed=False)
+    sizes = np.bincount(expected[n:])
+    np.testing.assert_array_equal(part == ALONE, sizes[expected[n:]] == 1)
+    linked = part != ALONE
+    same = expected[n:][linked]
+    np.testing.assert_array_equal(part[linked][:, None] == part[linked], same[:, None] == same)
+    ordered = np.bincount(part[linked])
+    assert np.all(np.diff(ordered) <= 0)
+
+
+def test_rows_of_weight_zero_link_nothing():
+    panel = Panel.from_dense([[1.0, 2.0, np.nan], [np.nan, 3.0, 4.0]])
+    np.testing.assert_array_equal(linked_parts(panel), [0, 0, 0])
+    np.testing.assert_array_equal(linked_parts(panel.with_row_weights([1.0, 0.0])), [0, 0, ALONE])
+
+
+def two_parts(seed=0, n=2000, d=20):
+    """Rows of three factors that show either the first or the second half of the columns."""
+    rng = np.random.default_rng(seed)
+    M = 2 + rng.normal(size=(n, 3)) @ rng.normal(size=(3, d)) + 0.3 * rng.normal(size=(n, d))
+    first = np.arange(d) < d // 2
+    kept = (rng.random((n, d)) < 0.5) & np.where(np.arange(n)[:, None] < n // 2, first, ~first)
+    return Panel.from_dense(np.where(kept, M, np.nan))
+
+
+def test_a_panel_in_parts_is_named_as_such_and_nothing_is_invented(tmp_path):
+    panel = two_parts()
+    with pytest.warns(UserWarning, match="falls into 2 parts .* 10 columns are outside the largest"):
+        model = OneSidedCompletion(random_state=0).fit(panel)
+    T = model.second_moment_
+    assert [T[0, 1].status, T[0, 15].status, T[12, 15].status] == ["measured", "unsupported", "measured"]
+    covariance = model.covariance_.to_dense()
+    between, within = covariance[:10, 10:], covariance[:10, :10]
+    assert np.linalg.norm(between) < 0.02 * np.linalg.norm(within)
+    values = model.impute_at(panel, np.arange(100), np.full(100, 15))
+    np.testing.assert_allclose(values, model.mean_[15], atol=0.2)
+    model.save(tmp_path / "model", panel=False)
+    assert OneSidedCompletion.load(tmp_path / "model").second_moment_[0, 15].status == "unsupported"
+
+
+def test_a_panel_of_one_part_is_not_warned_about():
+    rng = np.random.default_rng(0)
+    M = np.where(rng.random((300, 12)) < 0.5, rng.normal(size=(300, 12)), np.nan)
+    M[:, 11] = np.nan  # a column never seen is no part
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        OneSidedCompletion(rank=1, center="columns", diagonal="free").fit(M)

@@ -35,7 +35,7 @@ def test_the_path_is_kept(model):
     assert [one.score for one in trials] == sorted((one.score for one in trials), reverse=True)
     assert [one.chosen for one in trials].count(True) == 1
     assert trials[0].standard_error == 0
-    assert {one.rank for one in trials} >= {0, 1, 2, 3, 4}
+    assert {one.rank for one in trials} == {0, 1, 2, 3}  # of which the last leaves nothing to explain
     assert {one.center for one in trials} == {"columns", "both"}
     assert {one.diagonal for one in trials} == {"free", "fit"}
     text = str(model.selection_)

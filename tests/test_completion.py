@@ -600,7 +600,7 @@ def test_models_travel_with_what_was_chosen(both, answers, tmp_path):
         loaded = OneSidedCompletion.load(tmp_path / "model")
         np.testing.assert_array_equal(loaded.impute(panel, return_std=True), model.impute(panel, return_std=True))
         assert str(loaded.selection_) == str(model.selection_)
-        for name in ("rank_", "center_", "diagonal_", "refinement_", "row_variance_", "blend_"):
+        for name in ("rank_", "center_", "diagonal_", "refinement_", "row_variance_", "blend_", "row_noise_"):
             assert getattr(loaded, name) == getattr(model, name)
         model.save(tmp_path / "small", panel=False)
         small = OneSidedCompletion.load(tmp_path / "small")

@@ -85,8 +85,8 @@ def test_intervals_are_as_wide_as_the_row_is_erratic():
     hidden = rng.random((n, d)) < 0.4
     panel = Panel.from_dense(np.where(hidden, np.nan, truth))
     alike = BestLinearPredictor(np.zeros(d), X, np.full(d, np.mean(noise**2)))
-    apart = replace(alike, row_pull=alike.learn_row_pull(panel))
-    assert apart.row_pull < 20
+    apart = replace(alike, row_noise=alike.learn_row_noise(panel))
+    assert apart.row_noise.pull < 20
     covered = {}
     for predictor in (alike, apart):
         inside = np.abs(predictor.impute(panel) - truth) < 1.6449 * predictor.deviations(panel)
@@ -103,10 +103,9 @@ def test_rows_that_are_alike_are_pulled_together():
     M = rng.normal(size=(2000, 2)) @ X.T + rng.normal(size=(2000, 30))
     panel = Panel.from_dense(np.where(rng.random(M.shape) < 0.7, M, np.nan))
     predictor = BestLinearPredictor(np.zeros(30), X, np.ones(30))
-    k = predictor.learn_row_pull(panel)
-    assert k > 100
-    doubled = panel.with_row_weights(np.full(2000, 2.0))
-    assert predictor.learn_row_pull(doubled) > 100
+    found = predictor.learn_row_noise(panel)
+    assert found.pull > 100
+    assert found.level == pytest.approx(1.0, abs=0.02)
 
 
 def test_algorithm_2_is_least_squares_of_least_norm():

@@ -33,7 +33,7 @@ from onesided.blending import choose_kappa
 from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError, counted
 from onesided.estimator import OneSidedEstimator, Unknown, generator
-from onesided.imputation import BestLinearPredictor, LeastSquares, check_positions
+from onesided.imputation import BestLinearPredictor, LeastSquares, RowNoise, check_positions
 from onesided.moments import PairMoments, hajek
 from onesided.objective.pairs import PairObjective
 from onesided.objective.rows import Diagonal
@@ -131,9 +131,8 @@ class OneSidedCompletion(OneSidedEstimator):
         Column means; zeros when ``center_`` is "none".
     noise_variance_ : array of d
         Variance of an entry around the row space.
-    row_pull_ : float
-        How many entries of a row its own residuals must outweigh before they tell how steady it is, in standard
-        deviations of imputed values (:mod:`onesided.imputation`); large, or infinite, where rows are alike.
+    row_noise_ : RowNoise
+        How rows differ in noise, for the standard deviations of imputed values (:mod:`onesided.imputation`).
     second_moment_, covariance_ : SecondMoment
         T and T − μμᵀ as operators.
     solve_ : SolveResult
@@ -229,7 +228,7 @@ class OneSidedCompletion(OneSidedEstimator):
         self.mean_, self.noise_variance_ = found.mean, found.noise_variance
         self.row_variance_, self.spread_ = found.row_variance, found.spread
         self.factor_ = found.factor
-        self.row_pull_ = BestLinearPredictor.of(found).learn_row_pull(panel)
+        self.row_noise_ = BestLinearPredictor.of(found).learn_row_noise(panel)
         self._set_row_space(Measured.from_panel(panel), panel)
         _warn_of_parts(self.measured_)
         return self
@@ -391,7 +390,7 @@ class OneSidedCompletion(OneSidedEstimator):
 
     def _predictor(self) -> BestLinearPredictor:
         check_is_fitted(self)
-        return BestLinearPredictor(self.mean_, self._loadings(), self.noise_variance_, self.spread_, self.row_pull_)
+        return BestLinearPredictor(self.mean_, self._loadings(), self.noise_variance_, self.spread_, self.row_noise_)
 
     _saved_arrays: ClassVar[tuple[str, ...]] = (*OneSidedEstimator._saved_arrays, "noise_variance", "spread")
     _optional: ClassVar[tuple[str, ...]] = ("spread",)
@@ -399,8 +398,9 @@ class OneSidedCompletion(OneSidedEstimator):
     def _fitted_settings(self) -> dict[str, Any]:
         chosen = {name: getattr(self, f"{name}_") for name in ("rank", "center", "diagonal", "row_variance")}
         chosen["refinement"] = None if self.refinement_ is None else asdict(self.refinement_)
-        counts = {name: getattr(self, f"{name}_") for name in ("blend", "row_pull")}
+        counts = {"blend": self.blend_, "row_pull": self.row_noise_.pull}
         chosen |= {name: one if np.isfinite(one) else None for name, one in counts.items()}  # JSON has no infinity
+        chosen["row_level"] = self.row_noise_.level
         return chosen | {"selection": None if self.selection_ is None else asdict(self.selection_)}
 
     def _restore(self, fitted: dict[str, Any]) -> None:
@@ -408,8 +408,8 @@ class OneSidedCompletion(OneSidedEstimator):
         for name in ("rank", "center", "diagonal", "row_variance"):
             setattr(self, f"{name}_", fitted[name])
         self.refinement_ = None if fitted["refinement"] is None else Refinement(**fitted["refinement"])
-        for name in ("blend", "row_pull"):
-            setattr(self, f"{name}_", np.inf if fitted[name] is None else fitted[name])
+        blend, pull = (np.inf if fitted[name] is None else fitted[name] for name in ("blend", "row_pull"))
+        self.blend_, self.row_noise_ = blend, RowNoise(pull, fitted["row_level"])
         self.selection_ = None
         if tried is not None:
             trials = tuple(Trial(**one) for one in tried["trials"])

@@ -10,11 +10,11 @@ A row effect is one more coordinate, with loading τ in all columns. Where colum
 of (μ_j, x_j), they enter S and q (:func:`onesided.kernels.reference.row_posterior`), and the variance grows by
 tr(V_j E[q̃ q̃ᵀ]), q̃ = (1, q). Some rows are steadier than others: the variances of a row are then multiplied by
 
-    (k + Σ e²/s²) / (k + n),
+    (k + Σ e²/(m s²)) / (k + n),
 
-the sum over the row's n entries, e the residual and s² the variance of each when it is predicted from the others. How
-strongly k pulls that to 1 is learnt from the rows the model was fitted to (:mod:`onesided.pooling`). The values do not
-depend on it, nor does T.
+the sum over the row's n entries, e the residual and s² the variance of each when it is predicted from the others. The
+rows that the model was fitted to tell m, the mean of e²/s², and how strongly k pulls towards 1
+(:mod:`onesided.pooling`). The values do not depend on it, nor does T.
 
 ``LeastSquares``: Algorithm 2 of the paper, v̂ = U q with q the least-squares fit on the observed entries, of least
 norm when a row has fewer entries than the rank.
@@ -43,6 +43,14 @@ CHUNK = 1 << 21  # numbers held at a time on the way to variances
 LEAST_PULL = 5.0  # entries: a row of one or two says little of its noise
 
 
+@dataclass(frozen=True)
+class RowNoise:
+    """How rows differ in noise: ``pull`` is k, in entries, large where one is as steady as another; ``level`` is m."""
+
+    pull: float = np.inf
+    level: float = 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class BestLinearPredictor:
     """The best linear predictor of a row, with its predictive standard deviation.
@@ -57,7 +65,7 @@ class BestLinearPredictor:
     loadings: Array
     noise_variance: Array
     spread: Array | None = None  # V_j, lower halves
-    row_pull: float = np.inf  # k
+    row_noise: RowNoise = RowNoise()
 
     @classmethod
     def of(cls, found: RowSpace) -> BestLinearPredictor:
@@ -118,22 +126,22 @@ class BestLinearPredictor:
         parts = engine.map(lambda rows: cpu.leave_one_out(rows.indptr, rows.columns, rows.values, rows.weights, *known))
         return np.concatenate(list(parts))
 
-    def learn_row_pull(self, panel: Panel) -> float:
-        """k of the rows of a panel: large, or infinite, where one is as steady as another."""
+    def learn_row_noise(self, panel: Panel) -> RowNoise:
+        """How the rows of a panel differ, those that were fitted."""
         weights, counts = panel.row_weights, panel.row_counts
         _, _, sums, squares = self.leave_one_out(panel, weights).T
-        mean = float(weights @ sums) / float(weights @ counts)
-        if mean == 0:
-            return np.inf
-        within = variance_within(sums / mean, squares / mean**2, counts, weights)
-        return pull(within, variance_between(sums / mean, counts, within, weights), LEAST_PULL)
+        level = float(weights @ sums) / float(weights @ counts)
+        if level == 0:
+            return RowNoise()
+        within = variance_within(sums, squares, counts, weights)
+        return RowNoise(pull(within, variance_between(sums, counts, within, weights), LEAST_PULL), level)
 
     def _scales(self, panel: Panel) -> Array:
         """What the standard deviations of each row are multiplied with."""
-        if not np.isfinite(self.row_pull):
+        if not np.isfinite(self.row_noise.pull):
             return np.ones(panel.n_rows)
         sums = self.leave_one_out(panel, np.ones(panel.n_rows))[:, 2]
-        return np.sqrt(pulled(sums, panel.row_counts, self.row_pull))
+        return np.sqrt(pulled(sums / self.row_noise.level, panel.row_counts, self.row_noise.pull))
 
     @cached_property
     def _information(self) -> Array:

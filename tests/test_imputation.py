@@ -71,7 +71,7 @@ def test_intervals_cover_under_the_model():
 def test_leave_one_out_sums_are_by_row_and_of_rows_asked_for(predictor):
     panel = random_panel(1, n=50)
     sums = predictor.leave_one_out(panel, np.where(np.arange(50) < 20, 1.0, 0.0))
-    assert sums.shape == (50, 4)
+    assert sums.shape == (50, 5)
     assert not sums[20:].any()
     np.testing.assert_allclose(predictor.leave_one_out(panel.take_rows([3]), np.ones(1))[0], sums[3])
 
@@ -97,15 +97,32 @@ def test_intervals_are_as_wide_as_the_row_is_erratic():
     np.testing.assert_array_equal(apart.impute(panel), alike.impute(panel))
 
 
-def test_rows_that_are_alike_are_pulled_together():
+@pytest.mark.parametrize(("rank", "per_row"), [(1, 2), (1, 3), (5, 5), (5, 10), (2, 20)])
+def test_rows_that_are_alike_are_found_alike(rank, per_row):
+    """Residuals of a row correlate, most in short rows: that must not pass for rows of different noise."""
     rng = np.random.default_rng(2)
-    X = rng.normal(size=(30, 2))
-    M = rng.normal(size=(2000, 2)) @ X.T + rng.normal(size=(2000, 30))
-    panel = Panel.from_dense(np.where(rng.random(M.shape) < 0.7, M, np.nan))
-    predictor = BestLinearPredictor(np.zeros(30), X, np.ones(30))
-    found = predictor.learn_row_noise(panel)
+    n, d = 10_000, 30
+    X = 2 * np.ones((d, 1)) if rank == 1 else rng.normal(size=(d, rank))
+    M = rng.normal(size=(n, rank)) @ X.T + rng.normal(size=(n, d))
+    kept = np.argsort(rng.random((n, d)), axis=1) < per_row
+    predictor = BestLinearPredictor(np.zeros(d), X, np.ones(d))
+    found = predictor.learn_row_noise(Panel.from_dense(np.where(kept, M, np.nan)))
     assert found.pull > 100
     assert found.level == pytest.approx(1.0, abs=0.02)
+
+
+def test_too_narrow_intervals_are_widened_and_wide_ones_stay():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(30, 2))
+    M = rng.normal(size=(3000, 2)) @ X.T + rng.normal(size=(3000, 30))
+    hidden = rng.random(M.shape) < 0.6
+    panel = Panel.from_dense(np.where(hidden, np.nan, M))
+    for stated, low, high in ((0.5, 0.87, 0.93), (1.0, 0.89, 0.91), (1e3, 1.0, 1.0)):
+        predictor = BestLinearPredictor(np.zeros(30), X, np.full(30, stated))
+        predictor = replace(predictor, row_noise=predictor.learn_row_noise(panel))
+        deviation = predictor.deviations(panel)
+        assert low <= np.mean((np.abs(predictor.impute(panel) - M) < 1.6449 * deviation)[hidden]) <= high
+    assert np.all(deviation[hidden] < 40)  # the last: as stated, √1000, and no more
 
 
 def test_algorithm_2_is_least_squares_of_least_norm():

@@ -10,11 +10,13 @@ A row effect is one more coordinate, with loading τ in all columns. Where colum
 of (μ_j, x_j), they enter S and q (:func:`onesided.kernels.reference.row_posterior`), and the variance grows by
 tr(V_j E[q̃ q̃ᵀ]), q̃ = (1, q). Some rows are steadier than others: the variances of a row are then multiplied by
 
-    (k + Σ e²/(m s²)) / (k + n),
+    (k + m · mean e²/s²) / (k + m),
 
-the sum over the row's n entries, e the residual and s² the variance of each when it is predicted from the others. The
-rows that the model was fitted to tell m, the mean of e²/s², and how strongly k pulls towards 1
-(:mod:`onesided.pooling`). The values do not depend on it, nor does T.
+e the residual and s² the variance of each of the row's entries when it is predicted from the others, m as many
+independent ones as they are worth, and k learnt from the rows that the model was fitted to (:mod:`onesided.pooling`).
+Where the mean of e²/s² over these rows is above 1, the model was too sure of itself, and k pulls to that mean; where it
+is a little below, because the columns were fitted to the same entries, e²/s² is divided by it. The values do not
+depend on any of this, nor does T.
 
 ``LeastSquares``: Algorithm 2 of the paper, v̂ = U q with q the least-squares fit on the observed entries, of least
 norm when a row has fewer entries than the rank.
@@ -41,14 +43,24 @@ Array = npt.NDArray[Any]
 
 CHUNK = 1 << 21  # numbers held at a time on the way to variances
 LEAST_PULL = 5.0  # entries: a row of one or two says little of its noise
+LEAST_LEVEL = 0.8  # below it, variances are at the noise's floor, not fitted too closely
 
 
 @dataclass(frozen=True)
 class RowNoise:
-    """How rows differ in noise: ``pull`` is k, in entries, large where one is as steady as another; ``level`` is m."""
+    """How rows differ in noise.
+
+    ``pull`` is k, in entries: infinite where one row is as steady as another. ``level`` is the mean of e²/s² over the
+    rows that the model was fitted to.
+    """
 
     pull: float = np.inf
     level: float = 1.0
+
+    def scales(self, sums: Array, counts: Array, overlap: Array) -> Array:
+        """What the variances of rows are multiplied with, given their sums of e²/s²."""
+        fitted = float(np.clip(self.level, LEAST_LEVEL, 1.0))
+        return pulled(sums / fitted, counts, self.pull, overlap=overlap, towards=max(self.level, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +129,9 @@ class BestLinearPredictor:
         return values, deviation
 
     def leave_one_out(self, panel: Panel, weights: Array) -> Array:
-        """For each row of positive weight, four sums over its entries, each predicted from the others.
+        """For each row of positive weight, sums over its entries, each predicted from the others.
 
-        The log score, e², e²/s² and its square (:func:`onesided.kernels.reference.leave_one_out`).
+        The log score, e², e²/s², its square, and the overlap (:func:`onesided.kernels.reference.leave_one_out`).
         """
         known = (self.mean, self.loadings, 1 / self.noise_variance, self._information)
         engine = LocalEngine(panel.indptr, panel.columns, panel.values, weights, panel.n_columns)
@@ -129,19 +141,18 @@ class BestLinearPredictor:
     def learn_row_noise(self, panel: Panel) -> RowNoise:
         """How the rows of a panel differ, those that were fitted."""
         weights, counts = panel.row_weights, panel.row_counts
-        _, _, sums, squares = self.leave_one_out(panel, weights).T
-        level = float(weights @ sums) / float(weights @ counts)
-        if level == 0:
-            return RowNoise()
-        within = variance_within(sums, squares, counts, weights)
-        return RowNoise(pull(within, variance_between(sums, counts, within, weights), LEAST_PULL), level)
+        _, _, sums, squares, overlap = self.leave_one_out(panel, weights).T
+        within = variance_within(sums, squares, counts, overlap=overlap, weights=weights)
+        between = variance_between(sums, counts, within, overlap=overlap, weights=weights)
+        level = float(np.sum(weights * sums)) / float(np.sum(weights * counts))
+        return RowNoise(pull(within, between, LEAST_PULL), level)
 
     def _scales(self, panel: Panel) -> Array:
         """What the standard deviations of each row are multiplied with."""
-        if not np.isfinite(self.row_noise.pull):
+        if self.row_noise == RowNoise():
             return np.ones(panel.n_rows)
-        sums = self.leave_one_out(panel, np.ones(panel.n_rows))[:, 2]
-        return np.sqrt(pulled(sums / self.row_noise.level, panel.row_counts, self.row_noise.pull))
+        _, _, sums, _, overlap = self.leave_one_out(panel, np.ones(panel.n_rows)).T
+        return np.sqrt(self.row_noise.scales(sums, panel.row_counts, overlap))
 
     @cached_property
     def _information(self) -> Array:

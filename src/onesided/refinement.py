@@ -10,8 +10,9 @@ The posterior is taken as a product over rows and columns. One pass updates the 
     priors:   m and Σ, the mean and covariance of (c_j, x_j) over columns, V_j included
     noise:    ψ_j from expected squared residuals, pulled to their mean ψ as by k entries, with a floor
 
-k is large where columns have much the same noise, or values heavy tails (:mod:`onesided.pooling`). Columns are taken to
-differ at least as much as they did before anything was fitted.
+k is large where columns have much the same residuals, or values heavy tails (:mod:`onesided.pooling`). Columns are
+taken to differ at least as much as their variances did before anything was fitted: in the first passes, what is not
+known yet about columns would hide how they differ.
 
 With no factor to tell columns apart, all weigh alike, by the mean of ψ, until means and τ are found: weights 1/ψ_j
 would follow the skewness of the values (columns of low mean and high variance count for little), not their precision.
@@ -95,6 +96,8 @@ def refine(
 
 def _change(before: Array, after: Array) -> float:
     """‖AAᵀ − BBᵀ‖ / ‖BBᵀ‖ of what moves, from small products."""
+    unit = float(np.max(np.abs(after))) or 1.0  # so that no fourth power can overflow or vanish
+    before, after = before / unit, after / unit
     old, new, both = before.T @ before, after.T @ after, before.T @ after
     size = float(np.sum(new**2))
     difference = float(np.sum(old**2)) + size - 2 * float(np.sum(both**2))
@@ -108,7 +111,7 @@ def _expected_squares(at: Array, V: Array, moments: Array, first: Array, squares
 
 
 class _Rows:
-    """The rows that count, in blocks, and what depends on their weights alone."""
+    """The rows that count, in blocks, and what can be said of them before the first pass."""
 
     def __init__(self, panel: Panel, mean: Array) -> None:
         entries = np.repeat(panel.row_weights, panel.row_counts)
@@ -229,9 +232,13 @@ class _Columns:
         """The same columns with the noise that each has when each is weighed by its own."""
         second, first, squares, _ = rows.sums(replace(self, alike=False))
         at = np.column_stack([np.zeros(len(first)), self.loadings])
-        residual = _expected_squares(at, unpacked(self.spread), unpacked(second), first, squares)
+        moments, V = unpacked(second), unpacked(self.spread)
+        residual = _expected_squares(at, V, moments, first, squares)
         noise = rows.noise(residual, max(float(residual.sum() / rows.counts.sum()), self.floor))
-        return replace(self, noise=np.maximum(noise, self.floor))
+        noise = np.maximum(noise, self.floor)
+        if self.free[0]:
+            V[:, 0, 0] = 1 / (1 / self.prior_covariance[0, 0] + moments[:, 0, 0] / noise)
+        return replace(self, noise=noise, spread=packed(V))
 
     def _standardised(self, total: Array) -> _Columns:
         """With z = z̄ + Λz' in place of z, so that z' has mean zero and covariance I; Λ is upper triangular.

@@ -122,11 +122,12 @@ def moment_objective(
 def column_means(panel: Panel) -> Array:
     """The weighted mean of each column; the mean of all entries for a column never seen.
 
-    Values are taken as differences from the column's first, so that the mean of a constant column is exact.
+    Values are taken as differences from the column's first of positive weight, so that the mean of a constant column
+    is exact.
     """
     weights = np.repeat(panel.row_weights, panel.row_counts)
-    first = np.zeros(panel.n_columns)
-    first[panel.columns[::-1]] = panel.values[::-1]
+    first, counting = np.zeros(panel.n_columns), weights[::-1] > 0
+    first[panel.columns[::-1][counting]] = panel.values[::-1][counting]
     sums = np.bincount(panel.columns, weights * (panel.values - first[panel.columns]), minlength=panel.n_columns)
     counts = np.bincount(panel.columns, weights, minlength=panel.n_columns)
     means = first + sums / np.where(counts > 0, counts, 1.0)

@@ -15,8 +15,9 @@ What is tried, in this order, by what is left open:
 1. the center, at low rank: columns or both, each at ranks 0 to 2. ("none" is not tried: means are shrunk to their own
    mean, and a panel without any loses next to nothing by having them.)
 2. the rank, along 0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 23, 32, until two in a row improve on the best by less than a
-   standard error, or nothing is left to explain (the residuals' mean square is a ten-thousandth of the values'); larger
-   ranks predict a little better still on large panels, at a cost that grows with their square, and can be given;
+   standard error, or nothing is left to explain (the residuals' mean square is a ten-thousandth of the columns'
+   variance); larger ranks predict a little better still on large panels, at a cost that grows with their square, and
+   can be given;
 3. the diagonal, at the best rank: free or fit; where "fit" wins, the rank again, from there;
 4. the center again, at the best rank.
 
@@ -248,14 +249,14 @@ class _Search:
 
     def _mean(self, sums: Array) -> float:
         weights = self.panel.row_weights * self.scored
-        return float(weights @ sums) / float(weights @ self.panel.row_counts)
+        return float(np.sum(weights * sums)) / float(np.sum(weights * self.panel.row_counts))
 
     def _standard_error(self, one: Setting, other: Setting) -> float:
         """Of the difference in mean score, rows being independent."""
         weights = self.panel.row_weights * self.scored
         difference = self.scores[one][:, 0] - self.scores[other][:, 0]
         residual = weights * (difference - self._mean(difference) * self.panel.row_counts)
-        return float(np.sqrt(np.sum(residual**2)) / (weights @ self.panel.row_counts))
+        return float(np.sqrt(np.sum(residual**2)) / np.sum(weights * self.panel.row_counts))
 
 
 def enough_rows(panel: Panel) -> bool:

@@ -114,6 +114,7 @@ def fit(
             "entries": panel.n_entries,
             **left_out,
             "columns_unsupported": int((~model.measured_.supported).sum()),
+            "parts": int(model.measured_.parts.max()) + 1,
             "rank": model.rank_,
             "center": model.center_,
             "diagonal": model.diagonal_,

@@ -437,7 +437,7 @@ def leave_one_out(
     information: Array,
 ) -> Array:
     k = loadings.shape[1]
-    scores = np.zeros((len(indptr) - 1, 4))
+    scores = np.zeros((len(indptr) - 1, 5))
     total, h, L, S, z = (
         np.empty((k + 1) * (k + 2) // 2),
         np.empty(k),
@@ -446,9 +446,12 @@ def leave_one_out(
         np.empty(k),
     )
     Sy, others = np.empty(k), np.empty(k)
+    gram = np.empty((k, k))  # Σ γ y yᵀ / (1 − h), of which tr(S gram)² makes the overlap
     for u in range(len(indptr) - 1):
         if weights[u] == 0:
             continue
+        gram[:] = 0.0
+        overlap = 0.0
         _posterior(
             indptr[u], indptr[u + 1], columns, values, center, loadings, precision, information,
             total, h, L, S, z,
@@ -463,6 +466,11 @@ def leave_one_out(
                     Sy[a] += S[a, c] * loadings[j, c]
                 own += Sy[a] * loadings[j, a]
             left = max(1.0 - precision[j] * own, SMALLEST_LEFT)
+            for a in range(k):
+                scaled = precision[j] / left * loadings[j, a]
+                for c in range(k):
+                    gram[a, c] += scaled * loadings[j, c]
+            overlap += 1.0 - (precision[j] * own / left) ** 2
             e = (values[entry] - center[j] - fit) / left
             spread = 0.0
             if len(information) > 0:
@@ -484,6 +492,16 @@ def leave_one_out(
             scores[u, 1] += e * e
             scores[u, 2] += square
             scores[u, 3] += square * square
+        for a in range(k):
+            for c in range(k):
+                L[a, c] = 0.0
+                for t in range(k):
+                    L[a, c] += S[a, t] * gram[t, c]
+        for a in range(k):
+            for c in range(k):
+                overlap += L[a, c] * L[c, a]
+        m = float(indptr[u + 1] - indptr[u])
+        scores[u, 4] = min(max(overlap, m), m * m)
     return scores
 
 

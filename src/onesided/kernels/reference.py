@@ -221,13 +221,15 @@ def leave_one_out(
     With h = γ yᵀSy the prediction without an entry leaves the residual e = (v − c − yᵀz) / (1 − h), with variance
     s² = 1/(γ (1 − h)) + tr(V E[z̃ z̃ᵀ]), where z and S are without the entry, too: z − γ e S y and
     S + γ S y yᵀ S / (1 − h). (What its V adds to S⁻¹ stays.) Four sums: of the log score −½ (log 2π s² + e²/s²), of
-    e², of e²/s² and of its square.
+    e², of e²/s² and of its square. And Σ ρ² over all pairs of entries, i = j included, of the correlations between
+    residuals, γ_i γ_j (y_iᵀSy_j)² / ((1 − h_i)(1 − h_j)) for i ≠ j.
     """
-    scores = np.zeros((len(indptr) - 1, 4))
+    scores = np.zeros((len(indptr) - 1, 5))
     everything = unpacked(_information(loadings, precision, information))
     for u, row in _rows(indptr):
         if weights[u] > 0:
             z, S = _posterior(columns[row], values[row], center, loadings, precision, information)
+            scores[u, 4] = _overlap(loadings[columns[row]] * np.sqrt(precision[columns[row], None]), S)
             for j, v in zip(columns[row], values[row], strict=True):
                 y, gamma = loadings[j], precision[j]
                 left = max(1 - gamma * y @ S @ y, SMALLEST_LEFT)
@@ -238,8 +240,16 @@ def leave_one_out(
                 spread = np.sum((everything[j] / gamma - np.outer([0.0, *y], [0.0, *y])) * others)
                 variance = 1 / (gamma * left) + max(spread, 0.0)
                 square = e**2 / variance
-                scores[u] += -(np.log(2 * np.pi * variance) + square) / 2, e**2, square, square**2
+                scores[u, :4] += -(np.log(2 * np.pi * variance) + square) / 2, e**2, square, square**2
     return scores
+
+
+def _overlap(scaled: Array, S: Array) -> float:
+    h, n = scaled @ S @ scaled.T, len(scaled)
+    left = np.maximum(1 - np.diag(h), SMALLEST_LEFT)
+    squares = h**2 / np.outer(left, left)
+    np.fill_diagonal(squares, 1.0)
+    return float(np.clip(squares.sum(), n, n**2))  # outside only by rounding
 
 
 def packed(matrices: Array) -> Array:

@@ -125,17 +125,22 @@ def replication(population: Population, ridge: float, seed: int) -> dict[str, np
     }
 
 
+def shares(population: Population, replications: int, ridge: float = uncertainty.RIDGE) -> dict[str, np.ndarray]:
+    """The share of panels, or of panels and entries, in which each interval holds the truth."""
+    with ProcessPoolExecutor() as pool:
+        results = list(pool.map(partial(replication, population, ridge), range(replications), chunksize=5))
+    return {name: np.mean([result[name] for result in results], axis=0) for name in results[0]}
+
+
 def main() -> None:
     replications = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     ridge = float(sys.argv[2]) if len(sys.argv) > 2 else uncertainty.RIDGE
     print(f"{replications} replications, ridge {ridge:g}")
     asked = sys.argv[3:] or [population.name for population in POPULATIONS]
     for k, population in enumerate(one for one in POPULATIONS if one.name in asked):
-        with ProcessPoolExecutor() as pool:
-            results = list(pool.map(partial(replication, population, ridge), range(replications), chunksize=5))
+        means = shares(population, replications, ridge)
         if k == 0:
-            print("| population | " + " | ".join(results[0]) + " |\n| --- |" + " --- |" * len(results[0]))
-        means = {name: np.mean([result[name] for result in results], axis=0) for name in results[0]}
+            print("| population | " + " | ".join(means) + " |\n| --- |" + " --- |" * len(means))
         cells = [" ".join(f"{share:.3f}" for share in np.atleast_1d(value)) for value in means.values()]
         print(f"| {population.name} | " + " | ".join(cells) + " |", flush=True)
 

@@ -45,19 +45,38 @@ def two_parts(seed=0, n=2000, d=20):
     return Panel.from_dense(np.where(kept, M, np.nan))
 
 
-def test_a_panel_in_parts_is_named_as_such_and_nothing_is_invented(tmp_path):
+@pytest.mark.parametrize("settings", [{}, {"rank": 3, "center": "columns"}, {"rank": 2, "center": "both"}])
+def test_a_panel_in_parts_is_named_as_such_and_nothing_is_invented(settings, tmp_path):
     panel = two_parts()
     with pytest.warns(UserWarning, match="falls into 2 parts .* 10 columns are outside the largest"):
-        model = OneSidedCompletion(random_state=0).fit(panel)
-    T = model.second_moment_
+        model = OneSidedCompletion(random_state=0, **settings).fit(panel)
+    T, covariance = model.second_moment_, model.covariance_
     assert [T[0, 1].status, T[0, 15].status, T[12, 15].status] == ["measured", "unsupported", "measured"]
-    covariance = model.covariance_.to_dense()
-    between, within = covariance[:10, 10:], covariance[:10, :10]
-    assert np.linalg.norm(between) < 0.02 * np.linalg.norm(within)
-    values = model.impute_at(panel, np.arange(100), np.full(100, 15))
-    np.testing.assert_allclose(values, model.mean_[15], atol=0.2)
+    np.testing.assert_allclose(covariance.block(range(10), range(10, 20)), model.row_variance_, atol=1e-12)
+    V = np.random.default_rng(0).normal(size=(20, 3))
+    for operator in (T, covariance, T.low_rank):
+        np.testing.assert_allclose(operator @ V, operator.to_dense() @ V, rtol=1e-9)
     model.save(tmp_path / "model", panel=False)
     assert OneSidedCompletion.load(tmp_path / "model").second_moment_[0, 15].status == "unsupported"
+
+
+@pytest.mark.parametrize("center", ["columns", "both"])
+def test_a_row_tells_nothing_of_columns_in_another_part(center):
+    panel = two_parts()
+    with pytest.warns(UserWarning, match="2 parts"):
+        model = OneSidedCompletion(rank=3, center=center, diagonal="free").fit(panel)
+    filled, deviation = model.impute(panel, return_std=True)
+    rows, columns = np.nonzero(np.isnan(panel.to_dense()))
+    values, at = model.impute_at(panel, rows, columns, return_std=True)
+    np.testing.assert_allclose(values, filled[rows, columns], rtol=1e-10)
+    np.testing.assert_allclose(at, deviation[rows, columns], rtol=1e-10)
+    across = np.s_[:1000, 10:]
+    effect = filled[across] - model.mean_[10:]
+    if center == "columns":
+        np.testing.assert_allclose(effect, 0.0, atol=1e-12)
+    np.testing.assert_allclose(effect, effect[:, :1] * np.ones(10), atol=1e-12)
+    whole = np.sqrt(np.diag(model.covariance_.to_dense()))[10:]
+    np.testing.assert_allclose(np.median(deviation[across], axis=0), whole, rtol=0.15)
 
 
 def test_a_panel_of_one_part_is_not_warned_about():

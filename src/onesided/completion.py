@@ -368,6 +368,7 @@ class OneSidedCompletion(OneSidedEstimator):
             kappa=np.inf if panel is None else self.blend_,
             output="blend",
             bootstrap=getattr(self, "bootstrap_", None),
+            common=int(self.row_variance_ > 0),
         )
 
     @property
@@ -383,6 +384,7 @@ class OneSidedCompletion(OneSidedEstimator):
             panel=None if T.panel is None else T.panel.centred(self.mean_),
             kappa=T.kappa,
             output="blend",
+            common=int(self.row_variance_ > 0),
         )
 
     def _loadings(self) -> Array:
@@ -390,7 +392,15 @@ class OneSidedCompletion(OneSidedEstimator):
 
     def _predictor(self) -> BestLinearPredictor:
         check_is_fitted(self)
-        return BestLinearPredictor(self.mean_, self._loadings(), self.noise_variance_, self.spread_, self.row_noise_)
+        return BestLinearPredictor(
+            self.mean_,
+            self._loadings(),
+            self.noise_variance_,
+            self.spread_,
+            self.row_noise_,
+            self.measured_.parts,
+            common=int(self.row_variance_ > 0),
+        )
 
     _saved_arrays: ClassVar[tuple[str, ...]] = (*OneSidedEstimator._saved_arrays, "noise_variance", "spread")
     _optional: ClassVar[tuple[str, ...]] = ("spread",)
@@ -511,6 +521,7 @@ class HajekGD(OneSidedEstimator):
                 raise InputError(f"{self.solve_.message}; try step_size={_stable_step(moments, rng):.1g}")
             self.mean_, self.factor_ = np.zeros(panel.n_columns), self.solve_.factor
             self._set_row_space(Measured.from_panel(panel), panel, moments)
+            _warn_of_parts(self.measured_)
             values, vectors = top_eigenpairs(self.second_moment_.algorithm1, self.rank, rng)
         signs = np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(self.rank)])
         self.eigenvalues_, self.components_ = values, (vectors * np.where(signs < 0, -1.0, 1.0)).T

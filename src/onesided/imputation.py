@@ -6,9 +6,11 @@ Two ways, with one interface:
 
     S = (I + Σ x xᵀ/ψ)⁻¹,   q = S Σ x (v − μ)/ψ,   v̂_j = μ_j + x_jᵀq,   var(v_j) = ψ_j + x_jᵀ S x_j
 
-A row effect is one more coordinate, with loading τ in all columns. Where columns are known only up to covariances V_j
-of (μ_j, x_j), they enter S and q (:func:`onesided.kernels.reference.row_posterior`), and the variance grows by
-tr(V_j E[q̃ q̃ᵀ]), q̃ = (1, q). Some rows are steadier than others: the variances of a row are then multiplied by
+A row effect is one more coordinate, with loading τ in all columns. Entries of one part of the panel tell nothing about
+columns of another that no chain of rows links to it: these are predicted by μ_j and the row effect alone. Where columns
+are known only up to covariances V_j of (μ_j, x_j), they enter S and q
+(:func:`onesided.kernels.reference.row_posterior`), and the variance grows by tr(V_j E[q̃ q̃ᵀ]), q̃ = (1, q). Some rows are
+steadier than others: the variances of a row are then multiplied by
 
     (k + m · mean e²/s²) / (k + m),
 
@@ -78,6 +80,8 @@ class BestLinearPredictor:
     noise_variance: Array
     spread: Array | None = None  # V_j, lower halves
     row_noise: RowNoise = RowNoise()
+    parts: Array | None = None  # of linked columns, by number
+    common: int = 0  # leading loadings that hold for columns of every part
 
     @classmethod
     def of(cls, found: RowSpace) -> BestLinearPredictor:
@@ -91,7 +95,11 @@ class BestLinearPredictor:
 
     def impute(self, panel: Panel) -> Array:
         """Every row filled in; observed entries stay as they are."""
-        filled: Array = self.mean + self.coordinates(panel) @ self.loadings.T
+        q = self.coordinates(panel)
+        filled: Array = self.mean + q @ self.loadings.T
+        if self._in_parts:
+            common = self.mean + q[:, : self.common] @ self.loadings[:, : self.common].T
+            filled = np.where(self._linked(panel, *np.indices(panel.shape)), filled, common)
         filled[observed_positions(panel)] = panel.values
         return filled
 
@@ -101,12 +109,13 @@ class BestLinearPredictor:
         step = max(1, CHUNK // max(1, self.loadings.size))
         for first in range(0, panel.n_rows, step):
             rows = np.arange(first, min(first + step, panel.n_rows))
-            q, covariance = self._solve(panel.take_rows(rows), lambda q, covariance: (q, covariance))
-            variance = np.einsum("uja,ja->uj", self.loadings @ covariance, self.loadings)
-            if self.spread is not None:
-                variance += _traces(q, covariance) @ self.spread.T
-            deviation[rows] = np.sqrt(self.noise_variance + variance)
-        deviation *= self._scales(panel)[:, None]
+            part = panel.take_rows(rows)
+            q, covariance = self._solve(part, lambda q, covariance: (q, covariance))
+            variance = self._variance(q, covariance)
+            if self._in_parts:
+                linked = self._linked(part, *np.indices(part.shape))
+                variance = np.where(linked, variance, self._variance(*self._elsewhere(q, covariance)))
+            deviation[rows] = np.sqrt(self.noise_variance + variance) * self._scales(part)[:, None]
         deviation[observed_positions(panel)] = 0.0
         return deviation
 
@@ -120,13 +129,43 @@ class BestLinearPredictor:
             asked, u = np.unique(rows[here], return_inverse=True)
             part = panel.take_rows(asked)
             q, covariance = self._solve(part, lambda q, covariance: (q, covariance))
+            if self._in_parts:
+                u = u + len(asked) * ~self._linked(part, u, columns[here])
+                others = self._elsewhere(q, covariance)
+                q, covariance = np.concatenate([q, others[0]]), np.concatenate([covariance, others[1]])
             x = self.loadings[columns[here]]
             values[here] = self.mean[columns[here]] + np.einsum("ka,ka->k", q[u], x)
             variance = np.einsum("ka,ka->k", np.einsum("ka,kab->kb", x, covariance[u]), x)
             if self.spread is not None:
                 variance += np.einsum("kt,kt->k", _traces(q, covariance)[u], self.spread[columns[here]])
-            deviation[here] = np.sqrt(self.noise_variance[columns[here]] + variance) * self._scales(part)[u]
+            scales = self._scales(part)[u % len(asked)]
+            deviation[here] = np.sqrt(self.noise_variance[columns[here]] + variance) * scales
         return values, deviation
+
+    def _variance(self, q: Array, covariance: Array) -> Array:
+        """Of what the model predicts, at every column for each row."""
+        variance: Array = np.einsum("uja,ja->uj", self.loadings @ covariance, self.loadings)
+        return variance if self.spread is None else variance + _traces(q, covariance) @ self.spread.T
+
+    @property
+    def _in_parts(self) -> bool:
+        return self.parts is not None and bool(self.parts.max(initial=0) > 0)
+
+    def _linked(self, panel: Panel, rows: Array, columns: Array) -> Array:
+        """Whether each row has an entry in the part of a column."""
+        assert self.parts is not None
+        size = int(self.parts.max()) + 2
+        entries = np.repeat(np.arange(panel.n_rows), panel.row_counts) * size + self.parts[panel.columns]
+        return np.isin(rows * size + self.parts[columns], entries)
+
+    def _elsewhere(self, q: Array, covariance: Array) -> tuple[Array, Array]:
+        """What is known of rows in parts of which they have no entry: of the factor nothing but the prior."""
+        q, covariance = q.copy(), covariance.copy()
+        q[:, self.common :] = 0.0
+        covariance[:, self.common :] = 0.0
+        covariance[:, :, self.common :] = 0.0
+        covariance[:, self.common :, self.common :] = np.eye(q.shape[1] - self.common)
+        return q, covariance
 
     def leave_one_out(self, panel: Panel, weights: Array) -> Array:
         """For each row of positive weight, sums over its entries, each predicted from the others.

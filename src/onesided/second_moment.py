@@ -8,6 +8,9 @@ Three outputs, by name, with L = μμᵀ + XXᵀ the model's entry, T̂ the meas
 ``blend``       (N T̂ + κ L) / (N + κ) off the diagonal, L itself where κ is infinite; T̂ on the diagonal
 ==============  ================================================================================
 
+Between parts of the panel that no chain of rows links, L is μμᵀ and, where rows have an effect, τ²: what the factor has
+there would be an accident of its rotation.
+
 Measured entries are computed from the panel when they are asked for, by intersecting two columns.
 """
 
@@ -137,10 +140,12 @@ class SecondMoment(LinearOperator):
         kappa: float | None = None,
         output: Output = "low_rank",
         bootstrap: Bootstrap | None = None,
+        common: int = 0,
     ) -> None:
         d = len(factor)
         super().__init__(np.dtype(np.float64), (d, d))
         self.factor = factor if mean is None else np.column_stack([mean, factor])
+        self.common = common + (mean is not None)  # leading columns of the factor that hold between parts, too
         self.measured, self.panel, self.kappa, self.output = measured, panel, kappa, output
         self._known_moments, self._bootstrap = moments, bootstrap
         self.column_ids = np.arange(d) if column_ids is None else column_ids
@@ -179,6 +184,7 @@ class SecondMoment(LinearOperator):
             kappa=self.kappa,
             output=output,
             bootstrap=self._bootstrap,
+            common=self.common,
         )
         if "_errors" in self.__dict__:
             view._errors = self._errors
@@ -220,6 +226,11 @@ class SecondMoment(LinearOperator):
         """The entries at the given positions, as a dense array."""
         rows, columns = self._positions(rows), self._positions(columns)
         low_rank: Array = self.factor[rows] @ self.factor[columns].T
+        if self._in_parts:
+            apart = self.measured.parts[rows][:, None] != self.measured.parts[columns]
+            low_rank = np.where(
+                apart, self.factor[rows, : self.common] @ self.factor[columns, : self.common].T, low_rank
+            )
         if self.output == "low_rank":
             return low_rank
         blended = low_rank
@@ -287,8 +298,19 @@ class SecondMoment(LinearOperator):
         residual = hajek(moments) - np.einsum("ka,ka->k", self.factor[i], self.factor[j])
         return moments.to_matrix(np.where(i == j, own[i], residual * moments.counts / (moments.counts + self._kappa)))
 
+    @property
+    def _in_parts(self) -> bool:
+        return bool(self.measured.parts.max(initial=0) > 0)
+
     def _matmat(self, V: Array) -> Array:
-        product: Array = self.factor @ (self.factor.T @ V)
+        if self._in_parts:
+            everywhere, own = np.hsplit(self.factor, [self.common])
+            product: Array = everywhere @ (everywhere.T @ V)
+            sums = np.zeros((int(self.measured.parts.max()) + 2, own.shape[1], V.shape[1]))  # the last: alone
+            np.add.at(sums, self.measured.parts, own[:, :, None] * V[:, None, :])
+            product += np.einsum("ja,jav->jv", own, sums[self.measured.parts])
+        else:
+            product = self.factor @ (self.factor.T @ V)
         if self.output != "low_rank":
             product += self._correction @ V
         return product

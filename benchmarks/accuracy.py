@@ -446,7 +446,7 @@ class Errors:
         if method not in self.found:
             return ""
         errors, seconds = np.transpose(self.found[method])
-        return f"{np.mean(errors):.3f} ({in_seconds(np.median(seconds))} s)"
+        return f"{np.median(errors):.3f} ({in_seconds(np.median(seconds))} s)"
 
 
 def jester_section(data: Path, seeds: int | None) -> Iterator[str]:
@@ -462,7 +462,7 @@ def jester_section(data: Path, seeds: int | None) -> Iterator[str]:
     yield "## The covariance of Jester from five ratings per row\n"
     yield paragraph(f"""
         Five of the {len(entries) / entries.shape[0]:.0f} ratings that a row has on average are kept. The truth is the
-        pairwise covariance of all of them, from {pair_range(entries)} rows for a pair. {COVARIANCE_TEXT} Mean of
+        pairwise covariance of all of them, from {pair_range(entries)} rows for a pair. {COVARIANCE_TEXT} Median of
         {seeds} seeds.""")
     yield from header("method", "error (seconds)")
     for method in errors.found:
@@ -503,7 +503,7 @@ def genomes_section(data: Path, seeds: int | None) -> Iterator[str]:
     yield "## The covariance of haplotypes\n"
     yield paragraph(f"""
         1000 Genomes, chromosome 22: {matrix.shape[0]:,} sites in rows, {matrix.shape[1]:,} haplotypes in columns, 0 or
-        1, complete. A share of the entries is kept at random. {COVARIANCE_TEXT} Mean of
+        1, complete. A share of the entries is kept at random. {COVARIANCE_TEXT} Median of
         {seeds} seed(s).""")
     yield from header("method", *(f"{share:.1%} kept" for share in shares))
     for method in errors[shares[0]].found:
@@ -561,7 +561,7 @@ def paper_section(_: Path, seeds: int | None) -> Iterator[str]:
     yield "## The paper's synthetic panel\n"
     yield paragraph(f"""
         {N:,} rows, {D:,} columns, rank 10, each entry observed with probability C/{D:,}; nothing is set. Relative
-        Frobenius error of `second_moment_.to_dense()`, mean of {seeds} seeds, and the seconds of one fit.""")
+        Frobenius error of `second_moment_.to_dense()`, median of {seeds} seeds, and the seconds of one fit.""")
     yield from header("method", *(f"C = {per_row}" for per_row in per_rows))
     for method in errors[2].found:
         yield row(method, *(errors[per_row].cell(method) for per_row in per_rows))

@@ -112,10 +112,10 @@ def test_pair_pass(panel, r):
     close(gradient, expected_gradient, np.float64)
 
 
-@pytest.mark.parametrize("r", RANKS)
+@pytest.mark.parametrize("r", [*RANKS, 7, 8, 16, 19, 32, 45])  # within a piece, and tiles of several
 def test_row_pass(panel, dtype, r):
     indptr, columns, values, weights, d = panel
-    arguments = (indptr, columns, values.astype(dtype), weights, factor(d, r, dtype))
+    arguments = (indptr, columns, values.astype(dtype), weights, cpu.padded(factor(d, r, dtype)), r)
     loss, gradient = cpu.row_pass(*arguments)
     expected_loss, expected_gradient = reference.row_pass(*arguments)
     close(loss, expected_loss, dtype)
@@ -238,10 +238,10 @@ def test_linked_columns(panel):
 
 def test_blocks_of_rows_add_up(dtype):
     indptr, columns, values, weights, d = build("random")
-    values, X = values.astype(dtype), factor(d, 4, dtype)
-    whole = cpu.row_pass(indptr, columns, values, weights, X)
+    values, X = values.astype(dtype), cpu.padded(factor(d, 4, dtype))
+    whole = cpu.row_pass(indptr, columns, values, weights, X, 4)
     cut = 23
-    head = cpu.row_pass(indptr[: cut + 1], columns, values, weights[:cut], X)
-    tail = cpu.row_pass(indptr[cut:], columns, values, weights[cut:], X)
+    head = cpu.row_pass(indptr[: cut + 1], columns, values, weights[:cut], X, 4)
+    tail = cpu.row_pass(indptr[cut:], columns, values, weights[cut:], X, 4)
     close(head[0] + tail[0], whole[0], dtype)
     close(head[1] + tail[1], whole[1], dtype)

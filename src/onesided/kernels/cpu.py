@@ -13,6 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.kernels.reference import SINGULAR, SMALLEST_LEFT
+from onesided.kernels.vectors import (
+    BYTES,
+    gather,
+    gram_4,
+    gram_8,
+    gram_12,
+    gram_16,
+    inner,
+    products,
+    scatter,
+    sum_of_squares,
+)
 
 Array = npt.NDArray[Any]
 
@@ -190,62 +202,85 @@ def _longest(indptr: Array) -> int:
     return longest
 
 
-@_jit
-def row_pass(indptr: Array, columns: Array, values: Array, weights: Array, X: Array) -> tuple[float, Array]:
-    """Rows longer than the rank go through A (r × r), shorter ones through BBᵀ (as many as entries, squared).
+def padded(X: Array) -> Array:
+    """A factor as the row pass takes it: zeros added, up to a whole number of pieces."""
+    step = BYTES // X.itemsize
+    width = -(-max(X.shape[1], 1) // step) * step
+    wide = np.zeros((len(X), width), X.dtype)
+    wide[:, : X.shape[1]] = X
+    return wide
 
-    With G = BBᵀ: ‖A‖² = ‖G‖², ‖b‖² = vᵀGv, and the gradient of the row's block is 2w (G − vvᵀ) B.
+
+@_jit
+def _gram(B: Array, m: int, rank: int, A: Array) -> None:
+    """A = BᵀB: tiles below the diagonal and on it, then their mirror images."""
+    step = BYTES // B.itemsize
+    for p in range(0, B.shape[1], step):
+        for q in range(0, p + 1, step):
+            if rank - p <= 4:
+                gram_4(B, m, p, q, A)
+            elif rank - p <= 8:
+                gram_8(B, m, p, q, A)
+            elif rank - p <= 12:
+                gram_12(B, m, p, q, A)
+            else:
+                gram_16(B, m, p, q, A)
+            if q < p:
+                for a in range(p, min(p + step, rank)):
+                    for c in range(q, q + step):
+                        A[c, a] = A[a, c]
+
+
+@_jit
+def row_pass(indptr: Array, columns: Array, values: Array, weights: Array, X: Array, rank: int) -> tuple[float, Array]:
+    """Long rows go through A (r × r), those much shorter than the rank through G = BBᵀ.
+
+    ‖A‖² = ‖G‖², ‖b‖² = vᵀGv, and the gradient of the row's block is 2w (G − vvᵀ) B.
     """
-    r = X.shape[1]
+    width, step = X.shape[1], BYTES // X.itemsize
+    even = rank + rank % 2
     gradient = np.zeros_like(X)
-    longest = _longest(indptr)
-    block, product = np.empty((longest, r), X.dtype), np.empty((longest, r), X.dtype)
-    A, b = np.empty((r, r), X.dtype), np.empty(r, X.dtype)
-    E = np.empty((r, r), X.dtype)
+    longest = _longest(indptr) + 4  # products are made four at a time
+    B, P = np.zeros((longest, width), X.dtype), np.zeros((longest, width), X.dtype)
+    A, b = np.zeros((width, width), X.dtype), np.zeros(width, X.dtype)
+    short = max(3, 2 * rank // 3 if width > step else 0)
+    E, none = np.zeros((short + 4, short + 4), X.dtype), np.zeros(width, X.dtype)
     loss = 0.0
     for u in range(len(indptr) - 1):
         start, m, w = indptr[u], indptr[u + 1] - indptr[u], X.dtype.type(weights[u])
         if m == 0 or w == 0:
             continue
-        B = block[:m]
+        b[:] = 0
         for k in range(m):
-            j = columns[start + k]
-            for c in range(r):
-                B[k, c] = X[j, c]
-        row_loss = 0.0
-        if m > r:
-            np.dot(B.T, B, A)
-            b[:] = 0
+            for c in range(0, width, step):
+                gather(X, columns[start + k], c, values[start + k], B, k, b)
+        if m > short:
+            _gram(B, m, rank, A)
+            row_loss = sum_of_squares(A, rank) - 2.0 * sum_of_squares(b, 1)
+            for k in range(0, m, 4):
+                for c in range(0, width, step):
+                    products(B, k, A, even, c, P)
             for k in range(m):
-                for c in range(r):
-                    b[c] += values[start + k] * B[k, c]
-            for a in range(r):
-                row_loss -= 2.0 * b[a] * b[a]
-                for c in range(r):
-                    row_loss += A[a, c] * A[a, c]
-            np.dot(B, A, product[:m])
-            for k in range(m):
-                j, v = columns[start + k], values[start + k]
-                for c in range(r):
-                    gradient[j, c] += 2 * w * (product[k, c] - v * b[c])
+                for c in range(0, width, step):
+                    scatter(gradient, columns[start + k], c, 2 * w, P, k, 2 * w * values[start + k], b)
         else:
+            row_loss = 0.0
             for k in range(m):
                 for h in range(k + 1):
-                    inner = X.dtype.type(0)
-                    for c in range(r):
-                        inner += B[k, c] * B[h, c]
-                    vv = values[start + k] * values[start + h]
-                    row_loss += (1.0 if h == k else 2.0) * inner * (inner - 2.0 * vv)
-                    E[k, h] = inner - vv
-                    E[h, k] = inner - vv
+                    product, vv = inner(B, k, B, h), values[start + k] * values[start + h]
+                    row_loss += (1.0 if h == k else 2.0) * product * (product - 2.0 * vv)
+                    E[k, h] = product - vv
+                    E[h, k] = product - vv
+            if m % 2:
+                E[:, m] = 0
+            for k in range(0, m, 4):
+                for c in range(0, width, step):
+                    products(E, k, B, m + m % 2, c, P)
             for k in range(m):
-                j = columns[start + k]
-                for h in range(m):
-                    factor = 2 * w * E[k, h]
-                    for c in range(r):
-                        gradient[j, c] += factor * B[h, c]
+                for c in range(0, width, step):
+                    scatter(gradient, columns[start + k], c, 2 * w, P, k, X.dtype.type(0), none)
         loss += 0.5 * weights[u] * row_loss
-    return loss, gradient
+    return loss, gradient[:, :rank]
 
 
 @_jit

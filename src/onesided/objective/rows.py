@@ -98,9 +98,10 @@ class RowObjective:
         if X.shape[1] == 0:  # rank zero: nothing to fit
             return 0.0, np.zeros(X.shape)
         effect = [np.full(len(X), np.sqrt(self.row_variance))] if self.row_variance > 0 else []
-        factor = np.ascontiguousarray(np.column_stack([*effect, X]), dtype=self._dtype)
+        rank = X.shape[1] + len(effect)
+        factor = cpu.padded(np.column_stack([*effect, X]).astype(self._dtype, copy=False))
         loss, gradient = self.engine.sum(
-            lambda block: cpu.row_pass(block.indptr, block.columns, block.values, block.weights, factor)
+            lambda block: cpu.row_pass(block.indptr, block.columns, block.values, block.weights, factor, rank)
         )
         gradient = gradient[:, len(effect) :]
         if self.diagonal == "free":
@@ -171,7 +172,7 @@ def mean_squared_pair_error(panel: Panel, factor: Array) -> float:
     4.0
     """
     scale = max(_root_mean_square(panel.values), _root_mean_square(factor)) or 1.0
-    values, X = panel.values.astype(np.float64) / scale, np.ascontiguousarray(factor / scale, dtype=np.float64)
+    values, X = panel.values.astype(np.float64) / scale, np.asarray(factor / scale, dtype=np.float64)
     weights = panel.row_weights / (panel.row_weights.max() or 1.0)
     products = _Products.of(panel, values, weights)
     if products.total_weight == 0:
@@ -179,7 +180,10 @@ def mean_squared_pair_error(panel: Panel, factor: Array) -> float:
     explained = 0.0
     if X.shape[1]:
         engine = LocalEngine(panel.indptr, panel.columns, values, weights, panel.n_columns)
-        explained = engine.sum(lambda rows: cpu.row_pass(rows.indptr, rows.columns, rows.values, rows.weights, X))[0]
+        wide, rank = cpu.padded(X), X.shape[1]
+        explained = engine.sum(
+            lambda rows: cpu.row_pass(rows.indptr, rows.columns, rows.values, rows.weights, wide, rank)
+        )[0]
     entry_weights, norms = np.repeat(weights, panel.row_counts), np.sum(X**2, axis=1)[panel.columns]
     explained -= float(entry_weights @ (norms**2 / 2 - values**2 * norms))
     return max(2 * explained / products.total_weight + products.mean_square, 0.0) * scale**4  # rounding aside

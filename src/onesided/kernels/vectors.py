@@ -1,0 +1,215 @@
+"""Vector instructions for numba: the few inner loops of a row pass, written out as LLVM code.
+
+A row's block B of the factor has m lines, one for each entry. Its columns come in pieces of ``BYTES``; what is beyond
+the rank is zero. Each function here is a loop, or a single step, on pieces that stay in registers throughout. LLVM
+turns a piece into what the processor has: one register with AVX-512, two with AVX2, four with NEON. numba alone would
+go through memory after every product, because two arrays might overlap.
+
+numba's cache knows when the file of a kernel changes, not this one: remove ``__pycache__`` after a change here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+BYTES = 64  # of a piece: 16 numbers in single precision, 8 in double
+
+INDEX = ir.IntType(64)
+
+
+class _Array:
+    """A C-contiguous array in code under construction: its pieces and its single numbers."""
+
+    def __init__(self, context: Any, builder: ir.IRBuilder, kind: types.Array, value: ir.Value) -> None:
+        self.builder, self.data = builder, context.make_array(kind)(context, builder, value).data
+        shape = context.make_array(kind)(context, builder, value).shape
+        self.width = cgutils.unpack_tuple(builder, shape)[-1]
+        self.number = context.get_data_type(kind.dtype)
+        self.size = np.dtype(str(kind.dtype)).itemsize
+        self.lanes = BYTES // self.size
+        self.piece = ir.VectorType(self.number, self.lanes)
+        self.zero = ir.Constant(self.piece, [ir.Constant(self.number, 0.0)] * self.lanes)
+
+    def _address(self, line: ir.Value | None, column: ir.Value) -> ir.Value:
+        if line is not None:
+            column = self.builder.add(self.builder.mul(line, self.width), column)
+        return self.builder.gep(self.data, [column])
+
+    def load(self, line: ir.Value | None, column: ir.Value) -> ir.Value:
+        pointer = self.builder.bitcast(self._address(line, column), self.piece.as_pointer())
+        return self.builder.load(pointer, align=self.size)
+
+    def store(self, piece: ir.Value, line: ir.Value | None, column: ir.Value) -> None:
+        pointer = self.builder.bitcast(self._address(line, column), self.piece.as_pointer())
+        self.builder.store(piece, pointer, align=self.size)
+
+    def spread(self, line: ir.Value, column: ir.Value) -> ir.Value:
+        """One number of the array in every lane."""
+        return self.filled(self.builder.load(self._address(line, column)))
+
+    def filled(self, number: ir.Value) -> ir.Value:
+        """A number in every lane."""
+        empty, first = ir.Constant(self.piece, ir.Undefined), ir.Constant(ir.IntType(32), 0)
+        one = self.builder.insert_element(empty, number, first)
+        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
+        return self.builder.shuffle_vector(one, empty, everywhere)
+
+    def total(self, piece: ir.Value) -> ir.Value:
+        """The sum over lanes."""
+        name = f"llvm.vector.reduce.fadd.v{self.lanes}f{8 * self.size}"
+        kind = ir.FunctionType(self.number, [self.number, self.piece])
+        add = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        return self.builder.call(add, [ir.Constant(self.number, 0.0), piece], fastmath=("reassoc",))
+
+
+def _multiply_add(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+    flags = ("contract", "reassoc")
+    return builder.fadd(builder.fmul(x, y, flags=flags), z, flags=flags)
+
+
+def _constant(number: int) -> ir.Constant:
+    return ir.Constant(INDEX, number)
+
+
+class _Loop:
+    """A loop that carries pieces: ``carried`` at its top, to be set to what the next turn begins with."""
+
+    def __init__(self, builder: ir.IRBuilder, starts: list[ir.Value]) -> None:
+        before, self.body = builder.block, builder.append_basic_block("turn")
+        builder.branch(self.body)
+        builder.position_at_end(self.body)
+        self.builder, self.counter = builder, builder.phi(INDEX)
+        self.counter.add_incoming(_constant(0), before)
+        self.carried = [builder.phi(start.type) for start in starts]
+        for one, start in zip(self.carried, starts, strict=True):
+            one.add_incoming(start, before)
+
+    def end(self, results: list[ir.Value], step: int, stop: ir.Value) -> None:
+        """Another turn, unless the counter has come to ``stop``; at least one is made."""
+        builder, after = self.builder, self.builder.append_basic_block("after")
+        counter = builder.add(self.counter, _constant(step))
+        self.counter.add_incoming(counter, self.body)
+        for one, result in zip(self.carried, results, strict=True):
+            one.add_incoming(result, self.body)
+        builder.cbranch(builder.icmp_signed("<", counter, stop), self.body, after)
+        builder.position_at_end(after)
+
+
+def _arrays(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> list[Any]:
+    """The arguments, arrays among them wrapped."""
+    return [
+        _Array(context, builder, kind, one) if isinstance(kind, types.Array) else one
+        for kind, one in zip(signature.args, arguments, strict=True)
+    ]
+
+
+@intrinsic
+def gather(_: Any, X: Any, j: Any, c: Any, v: Any, B: Any, k: Any, b: Any) -> Any:
+    """B[k, c:] = X[j, c:] and b[c:] += v X[j, c:], one piece of each."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        X, j, c, v, B, k, b = _arrays(context, builder, signature, arguments)
+        x = X.load(j, c)
+        B.store(x, k, c)
+        b.store(_multiply_add(builder, X.filled(v), x, b.load(None, c)), None, c)
+        return context.get_dummy_value()
+
+    return types.void(X, types.intp, types.intp, X.dtype, B, types.intp, b), code
+
+
+@intrinsic
+def scatter(_: Any, G: Any, j: Any, c: Any, w: Any, P: Any, k: Any, wv: Any, b: Any) -> Any:
+    """G[j, c:] += w P[k, c:] − wv b[c:], one piece of each."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        G, j, c, w, P, k, wv, b = _arrays(context, builder, signature, arguments)
+        g = _multiply_add(builder, G.filled(w), P.load(k, c), G.load(j, c))
+        G.store(_multiply_add(builder, G.filled(builder.fneg(wv)), b.load(None, c), g), j, c)
+        return context.get_dummy_value()
+
+    return types.void(G, types.intp, types.intp, G.dtype, P, types.intp, G.dtype, b), code
+
+
+def _gram(most: int) -> Any:
+    """A[p:p + most, q:] = Σ_k B[k, p:p + most] B[k, q:] over m lines, one piece wide."""
+
+    @intrinsic
+    def gram(_: Any, B: Any, m: Any, p: Any, q: Any, A: Any) -> Any:
+        def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+            B, m, p, q, A = _arrays(context, builder, signature, arguments)
+            lines = [builder.add(p, _constant(a)) for a in range(min(most, B.lanes))]
+            loop = _Loop(builder, [B.zero] * len(lines))
+            x = B.load(loop.counter, q)
+            sums = [
+                _multiply_add(builder, B.spread(loop.counter, line), x, one)
+                for line, one in zip(lines, loop.carried, strict=True)
+            ]
+            loop.end(sums, 1, m)
+            for line, one in zip(lines, sums, strict=True):
+                A.store(one, line, q)
+            return context.get_dummy_value()
+
+        return types.void(B, types.intp, types.intp, types.intp, A), code
+
+    return gram
+
+
+gram_4, gram_8, gram_12, gram_16 = (_gram(most) for most in (4, 8, 12, 16))
+
+
+@intrinsic
+def products(_: Any, B: Any, k: Any, A: Any, r: Any, q: Any, P: Any) -> Any:
+    """P[k:k + 4, q:] = B[k:k + 4, :r] A[:r, q:], one piece wide; r is even."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        B, k, A, r, q, P = _arrays(context, builder, signature, arguments)
+        lines = [builder.add(k, _constant(i)) for i in range(4)]
+        loop = _Loop(builder, [B.zero] * 8)  # two sums for each line: one would wait for itself
+        sums = []
+        for half in range(2):
+            a = builder.add(loop.counter, _constant(half))
+            x = A.load(a, q)
+            sums += [
+                _multiply_add(builder, B.spread(line, a), x, one)
+                for line, one in zip(lines, loop.carried[4 * half :], strict=False)
+            ]
+        loop.end(sums, 2, r)
+        for i, line in enumerate(lines):
+            P.store(builder.fadd(sums[i], sums[4 + i]), line, q)
+        return context.get_dummy_value()
+
+    return types.void(B, types.intp, A, types.intp, types.intp, P), code
+
+
+@intrinsic
+def inner(_: Any, A: Any, i: Any, B: Any, j: Any) -> Any:
+    """Σ_c A[i, c] B[j, c] over all columns."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        A, i, B, j = _arrays(context, builder, signature, arguments)
+        loop = _Loop(builder, [A.zero])
+        sums = _multiply_add(builder, A.load(i, loop.counter), B.load(j, loop.counter), loop.carried[0])
+        loop.end([sums], A.lanes, A.width)
+        return A.total(sums)
+
+    return A.dtype(A, types.intp, B, types.intp), code
+
+
+@intrinsic
+def sum_of_squares(_: Any, A: Any, lines: Any) -> Any:
+    """Σ A[a, c]² over the first lines."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        A, lines = _arrays(context, builder, signature, arguments)
+        loop = _Loop(builder, [A.zero])
+        x = A.load(None, loop.counter)
+        sums = _multiply_add(builder, x, x, loop.carried[0])
+        loop.end([sums], A.lanes, builder.mul(lines, A.width))
+        return A.total(sums)
+
+    return A.dtype(A, types.intp), code

@@ -102,7 +102,7 @@ def in_order(task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[
         with ThreadPoolExecutor(threads) as pool:
             running: deque[Future[Result]] = deque()
             for item in items:
-                if len(running) >= threads:
+                if len(running) > threads:  # one waits, so that no thread does
                     yield running.popleft().result()
                 running.append(pool.submit(task, item))
             while running:

@@ -24,6 +24,7 @@ from onesided.kernels.vectors import (
     products,
     scatter,
     sum_of_squares,
+    weighted_sum,
 )
 
 Array = npt.NDArray[Any]
@@ -250,11 +251,12 @@ def row_pass(indptr: Array, columns: Array, values: Array, weights: Array, X: Ar
         start, m, w = indptr[u], indptr[u + 1] - indptr[u], X.dtype.type(weights[u])
         if m == 0 or w == 0:
             continue
-        b[:] = 0
         for k in range(m):
             for c in range(0, width, step):
-                gather(X, columns[start + k], c, values[start + k], B, k, b)
+                gather(X, columns[start + k], c, B, k)
         if m > short:
+            for c in range(0, width, step):
+                weighted_sum(values, start, m, B, c, b)
             _gram(B, m, rank, A)
             row_loss = sum_of_squares(A, rank) - 2.0 * sum_of_squares(b, 1)
             for k in range(0, m, 4):

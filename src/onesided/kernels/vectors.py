@@ -48,7 +48,7 @@ class _Array:
         pointer = self.builder.bitcast(self._address(line, column), self.piece.as_pointer())
         self.builder.store(piece, pointer, align=self.size)
 
-    def spread(self, line: ir.Value, column: ir.Value) -> ir.Value:
+    def spread(self, line: ir.Value | None, column: ir.Value) -> ir.Value:
         """One number of the array in every lane."""
         return self.filled(self.builder.load(self._address(line, column)))
 
@@ -109,17 +109,31 @@ def _arrays(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any)
 
 
 @intrinsic
-def gather(_: Any, X: Any, j: Any, c: Any, v: Any, B: Any, k: Any, b: Any) -> Any:
-    """B[k, c:] = X[j, c:] and b[c:] += v X[j, c:], one piece of each."""
+def gather(_: Any, X: Any, j: Any, c: Any, B: Any, k: Any) -> Any:
+    """B[k, c:] = X[j, c:], one piece."""
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        X, j, c, v, B, k, b = _arrays(context, builder, signature, arguments)
-        x = X.load(j, c)
-        B.store(x, k, c)
-        b.store(_multiply_add(builder, X.filled(v), x, b.load(None, c)), None, c)
+        X, j, c, B, k = _arrays(context, builder, signature, arguments)
+        B.store(X.load(j, c), k, c)
         return context.get_dummy_value()
 
-    return types.void(X, types.intp, types.intp, X.dtype, B, types.intp, b), code
+    return types.void(X, types.intp, types.intp, B, types.intp), code
+
+
+@intrinsic
+def weighted_sum(_: Any, values: Any, start: Any, m: Any, B: Any, c: Any, b: Any) -> Any:
+    """b[c:] = Σ_k values[start + k] B[k, c:] over m lines, one piece."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        values, start, m, B, c, b = _arrays(context, builder, signature, arguments)
+        loop = _Loop(builder, [B.zero])
+        v = values.spread(None, builder.add(start, loop.counter))
+        sums = _multiply_add(builder, v, B.load(loop.counter, c), loop.carried[0])
+        loop.end([sums], 1, m)
+        b.store(sums, None, c)
+        return context.get_dummy_value()
+
+    return types.void(values, types.intp, types.intp, B, types.intp, b), code
 
 
 @intrinsic

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from onesided import OneSidedCompletion, Panel
+from onesided import HajekGD, OneSidedCompletion, Panel
 from onesided.parts import ALONE, linked_parts
 
 
@@ -77,6 +77,16 @@ def test_a_row_tells_nothing_of_columns_in_another_part(center):
     np.testing.assert_allclose(effect, effect[:, :1] * np.ones(10), atol=1e-12)
     whole = np.sqrt(np.diag(model.covariance_.to_dense()))[10:]
     np.testing.assert_allclose(np.median(deviation[across], axis=0), whole, rtol=0.15)
+
+
+def test_the_papers_algorithm_keeps_its_output_between_parts_and_says_so():
+    panel = two_parts()
+    with pytest.warns(UserWarning, match="2 parts"):
+        model = HajekGD(rank=2, step_size=1.0, iterations=5, random_state=0).fit(panel)
+    np.testing.assert_allclose(model.second_moment_.low_rank.to_dense(), model.factor_ @ model.factor_.T)
+    V = np.ones((20, 2))
+    np.testing.assert_allclose(model.second_moment_ @ V, model.factor_ @ (model.factor_.T @ V))
+    assert model.second_moment_[0, 15].status == "unsupported"
 
 
 def test_a_panel_of_one_part_is_not_warned_about():

@@ -543,7 +543,12 @@ class HajekGD(OneSidedEstimator):
     def _set_row_space(self, measured: Measured, panel: Panel | None, moments: PairMoments | None = None) -> None:
         self.measured_ = measured
         self.second_moment_ = SecondMoment(
-            self.factor_, measured, column_ids=self.column_ids_, panel=panel, moments=moments
+            self.factor_,
+            measured,
+            column_ids=self.column_ids_,
+            panel=panel,
+            moments=moments,
+            common=self.factor_.shape[1],  # XXᵀ everywhere, as the paper has it
         )
 
     def _predictor(self) -> LeastSquares:
@@ -567,7 +572,8 @@ def _warn_of_parts(measured: Measured) -> None:
         others = counted(int(np.count_nonzero(measured.parts > 0)), "column is", "columns are")
         warnings.warn(
             f"the panel falls into {parts:,} parts that no chain of rows links; {others} outside the largest: no data "
-            "support the entries of T between parts, nor values imputed from one to another",
+            "support the entries of T between parts, nor values imputed from one to another; measured_.parts tells "
+            "which column is in which",
             stacklevel=3,
         )
 

@@ -9,7 +9,7 @@ Three outputs, by name, with L = μμᵀ + XXᵀ the model's entry, T̂ the meas
 ==============  ================================================================================
 
 Between parts of the panel that no chain of rows links, L is μμᵀ and, where rows have an effect, τ²: what the factor has
-there would be an accident of its rotation.
+there would be an accident of its rotation. (``HajekGD`` keeps XXᵀ there, as the paper has it.)
 
 Measured entries are computed from the panel when they are asked for, by intersecting two columns.
 """

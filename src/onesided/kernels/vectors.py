@@ -26,9 +26,9 @@ class _Array:
     """A C-contiguous array in code under construction: its pieces and its single numbers."""
 
     def __init__(self, context: Any, builder: ir.IRBuilder, kind: types.Array, value: ir.Value) -> None:
-        self.builder, self.data = builder, context.make_array(kind)(context, builder, value).data
-        shape = context.make_array(kind)(context, builder, value).shape
-        self.width = cgutils.unpack_tuple(builder, shape)[-1]
+        array = context.make_array(kind)(context, builder, value)
+        self.builder, self.data = builder, array.data
+        self.width = cgutils.unpack_tuple(builder, array.shape)[-1]
         self.number = context.get_data_type(kind.dtype)
         self.size = np.dtype(str(kind.dtype)).itemsize
         self.lanes = BYTES // self.size

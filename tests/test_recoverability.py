@@ -332,3 +332,15 @@ def test_many_columns_never_seen():
 def test_nothing_observed_is_refused(panel):
     with pytest.raises(InputError, match="nothing was observed: 1 row and 2 columns, but no entry of positive weight"):
         recoverability.recoverability(panel)
+
+
+def test_rounding_errors_are_no_direction_and_no_chance():
+    """K is zero but for rounding: the eigensolver must neither fail on it nor find something else each time."""
+    n, d = 300, 250
+    rows, columns = np.repeat(np.arange(n), 2), np.column_stack([np.zeros(n, int), 1 + np.arange(n) % (d - 1)]).ravel()
+    for seed in range(10):
+        values = np.column_stack([np.full(n, 2.0), np.random.default_rng(seed).normal(size=n)]).ravel()
+        panel = Panel.from_arrays(rows, columns, values)
+        found = [inspect(panel) for _ in range(3)]
+        assert found[0].supported_rank == 0
+        assert found[0].strengths == found[1].strengths == found[2].strengths

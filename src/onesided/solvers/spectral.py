@@ -12,12 +12,13 @@ of the directions in which the loss falls from X = 0: eigenvectors of the sums o
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from onesided.objective.rows import RowObjective
 
@@ -25,6 +26,7 @@ Array = npt.NDArray[Any]
 
 DAMPING = 0.1
 DENSE = 200  # up to this many columns, form K and decompose it exactly
+SEEDED = "rng" in inspect.signature(eigsh).parameters  # since scipy 1.17 it draws on its own where it has to begin anew
 JITTER = 0.01  # of the root mean square: directions without a positive eigenvalue start here, not at zero
 
 
@@ -93,7 +95,8 @@ def top_eigenpairs(
 ) -> tuple[Array, Array]:
     """The largest eigenvalues of a symmetric operator, descending by value, and their vectors.
 
-    Where the eigensolver does not converge, the pairs it has found, followed by zeros.
+    Where the eigensolver does not converge, or finds nothing to hold on to because the operator is zero but for
+    rounding errors, the pairs it has found, followed by zeros.
 
     >>> from scipy.sparse.linalg import aslinearoperator
     >>> top_eigenpairs(aslinearoperator(np.diag([1.0, -5.0, 2.0])), 2, np.random.default_rng(0))[0]
@@ -104,10 +107,12 @@ def top_eigenpairs(
         K = operator @ np.eye(d)
         values, vectors = np.linalg.eigh((K + K.T) / 2)
         return values[::-1][:rank].copy(), vectors[:, ::-1][:, :rank].copy()
+    seed = {"rng": rng} if SEEDED else {}
     try:
-        values, vectors = eigsh(operator, k=rank, which="LA", v0=rng.standard_normal(d), tol=tol, maxiter=100)
-    except ArpackNoConvergence as partial:
-        values, vectors = partial.eigenvalues, partial.eigenvectors
+        values, vectors = eigsh(operator, k=rank, which="LA", v0=rng.standard_normal(d), tol=tol, maxiter=100, **seed)
+    except ArpackError as stopped:
+        values = getattr(stopped, "eigenvalues", np.zeros(0))
+        vectors = getattr(stopped, "eigenvectors", np.zeros((d, 0)))
     order = np.argsort(values)[::-1]
     missing = rank - len(order)
     return (

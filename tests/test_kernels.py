@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onesided.kernels import cpu, reference
+from onesided.kernels import cpu, pairs, posterior, reference
 
 RNG = np.random.default_rng(7)
 
@@ -85,7 +85,7 @@ def test_pair_moments(panel, dtype):
     d = panel[-1]
     arguments = pair_arguments(panel, dtype)
     for first, last in [(0, d), (0, d // 2), (d // 2, d)]:
-        actual = cpu.pair_moments(first, last, *arguments)
+        actual = pairs.pair_moments(first, last, *arguments)
         expected = reference.pair_moments(first, last, *arguments)
         for one, other in zip(actual[:3], expected[:3], strict=True):
             np.testing.assert_array_equal(one, other)
@@ -94,7 +94,7 @@ def test_pair_moments(panel, dtype):
 
 
 def test_a_pair_whose_products_cancel_is_still_a_pair():
-    moments = cpu.pair_moments(0, 2, *pair_arguments(build("zero sums"), np.float64))
+    moments = pairs.pair_moments(0, 2, *pair_arguments(build("zero sums"), np.float64))
     assert moments[0][-1] == 3
     assert moments[2].tolist() == [2, 2, 2]
 
@@ -106,7 +106,7 @@ def test_pair_pass(panel, r):
     X = factor(d, r, np.float64)
     first = d // 3
     arguments = (first, pointers[first:], columns, weights, sums / weights, X)
-    loss, gradient = cpu.pair_pass(*arguments)
+    loss, gradient = pairs.pair_pass(*arguments)
     expected_loss, expected_gradient = reference.pair_pass(*arguments)
     close(loss, expected_loss, np.float64)
     close(gradient, expected_gradient, np.float64)
@@ -155,7 +155,7 @@ def column_arguments(d, r, noise, uncertain):
 def test_row_posterior(panel, dtype, r, noise, uncertain):
     indptr, columns, values, _, d = panel
     arguments = (indptr, columns, values.astype(dtype), *column_arguments(d, r, noise, uncertain))
-    mean, covariance = cpu.row_posterior(*arguments)
+    mean, covariance = posterior.row_posterior(*arguments)
     expected_mean, expected_covariance = reference.row_posterior(*arguments)
     tolerance = 1e-4 if noise == 1e-8 else 1e-9  # the condition number is up to 1/noise
     np.testing.assert_allclose(covariance, expected_covariance, atol=tolerance)
@@ -168,7 +168,7 @@ def test_row_posterior(panel, dtype, r, noise, uncertain):
 def test_sums_over_posteriors(panel, dtype, r, uncertain, kernel):
     indptr, columns, values, weights, d = panel
     arguments = (indptr, columns, values.astype(dtype), weights, *column_arguments(d, r, 0.5, uncertain))
-    actual, expected = getattr(cpu, kernel)(*arguments), getattr(reference, kernel)(*arguments)
+    actual, expected = getattr(posterior, kernel)(*arguments), getattr(reference, kernel)(*arguments)
     for one, other in zip(actual, expected, strict=True):
         close(one, other, np.float32 if kernel == "leave_one_out" else np.float64)
 

@@ -36,7 +36,7 @@ import numpy.typing as npt
 
 from onesided.engines.local import LocalEngine, cut, in_order
 from onesided.errors import InputError
-from onesided.kernels import cpu
+from onesided.kernels import cpu, posterior
 from onesided.panel import Panel
 from onesided.pooling import pull, pulled, variance_between, variance_within
 from onesided.row_space import RowSpace, information
@@ -174,7 +174,9 @@ class BestLinearPredictor:
         """
         known = (self.mean, self.loadings, 1 / self.noise_variance, self._information)
         engine = LocalEngine(panel.indptr, panel.columns, panel.values, weights, panel.n_columns)
-        parts = engine.map(lambda rows: cpu.leave_one_out(rows.indptr, rows.columns, rows.values, rows.weights, *known))
+        parts = engine.map(
+            lambda rows: posterior.leave_one_out(rows.indptr, rows.columns, rows.values, rows.weights, *known)
+        )
         return np.concatenate(list(parts))
 
     def learn_row_noise(self, panel: Panel) -> RowNoise:
@@ -202,7 +204,7 @@ class BestLinearPredictor:
         return _row_by_row(
             panel,
             self.loadings.shape[1] ** 2,
-            lambda indptr: keep(*cpu.row_posterior(indptr, panel.columns, panel.values, *known)),
+            lambda indptr: keep(*posterior.row_posterior(indptr, panel.columns, panel.values, *known)),
         )
 
 

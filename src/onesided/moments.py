@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from onesided.engines.local import cut, in_order
 from onesided.errors import InputError, check_choice
-from onesided.kernels import cpu
+from onesided.kernels import cpu, pairs
 from onesided.panel import Panel
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class PairMoments:
         )
         parts = list(
             in_order(
-                lambda block: cpu.pair_moments(block[0], block[1], *by_column, *by_row),
+                lambda block: pairs.pair_moments(block[0], block[1], *by_column, *by_row),
                 cut(products, BLOCK_PRODUCTS),
             )
         )

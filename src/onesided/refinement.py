@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.engines.local import LocalEngine, single_blas_thread
-from onesided.kernels import cpu
+from onesided.kernels import posterior
 from onesided.kernels.reference import packed, unpacked
 from onesided.panel import Panel
 from onesided.pooling import pull, pulled, variance_between, variance_within
@@ -138,7 +138,7 @@ class _Rows:
     def sums(self, columns: _Columns) -> tuple[Array, Array, Array, Array]:
         known = columns.known()
         second, first, squares, total = self.engine.sum(
-            lambda block: cpu.posterior_sums(block.indptr, block.columns, block.values, block.weights, *known)
+            lambda block: posterior.posterior_sums(block.indptr, block.columns, block.values, block.weights, *known)
         )
         return second, first, squares, total
 

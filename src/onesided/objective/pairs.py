@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.engines.local import cut, in_order
-from onesided.kernels import cpu
+from onesided.kernels import pairs
 from onesided.moments import PairMoments, hajek
 from onesided.objective.penalties import incoherence
 
@@ -60,7 +60,7 @@ class PairObjective:
         X = np.ascontiguousarray(X, dtype=np.float64)
         loss, gradient = 0.0, np.zeros(X.shape)
         for block_loss, block_gradient in in_order(
-            lambda block: cpu.pair_pass(*block, self._columns, self._weights, self._target, X), self._blocks
+            lambda block: pairs.pair_pass(*block, self._columns, self._weights, self._target, X), self._blocks
         ):
             loss += block_loss
             gradient += block_gradient

@@ -23,6 +23,7 @@ ROOMS = [
     "parts",
     "synthetic",
     "engines",
+    "tallies",
     "moments",
     "measurement",
     "objective",

@@ -115,12 +115,27 @@ def test_pair_pass(panel, r):
 @pytest.mark.parametrize("r", [*RANKS, 7, 8, 16, 19, 32, 45])  # within a piece, and tiles of several
 def test_row_pass(panel, dtype, r):
     indptr, columns, values, weights, d = panel
-    arguments = (indptr, columns, values.astype(dtype), weights, cpu.padded(factor(d, r, dtype)), r)
+    around = (np.linspace(-1, 1, d), 1.3)
+    arguments = (indptr, columns, values.astype(dtype), weights, *around, cpu.padded(factor(d, r, dtype)), r)
     loss, gradient = cpu.row_pass(*arguments)
     expected_loss, expected_gradient = reference.row_pass(*arguments)
     close(loss, expected_loss, dtype)
     close(gradient, expected_gradient, dtype)
     assert gradient.dtype == dtype
+
+
+def test_first_values(panel, dtype):
+    indptr, columns, values, weights, d = panel
+    arguments = (indptr, columns, values.astype(dtype), weights, d)
+    for one, other in zip(cpu.first_values(*arguments), reference.first_values(*arguments), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_column_sums(panel, dtype):
+    indptr, columns, values, weights, d = panel
+    arguments = (indptr, columns, values.astype(dtype), weights, np.linspace(-1, 1, d), 1.3)
+    for one, other in zip(cpu.column_sums(*arguments), reference.column_sums(*arguments), strict=True):
+        close(one, other, np.float64)
 
 
 @pytest.mark.parametrize("r", RANKS)
@@ -133,7 +148,8 @@ def test_curvature(panel, dtype, r):
 @pytest.mark.parametrize("r", RANKS)
 def test_gram_product(panel, dtype, r):
     indptr, columns, values, weights, d = panel
-    arguments = (indptr, columns, values.astype(dtype), weights, factor(d, r, np.float64))
+    around = (np.linspace(-1, 1, d), 1.7, 0.3)
+    arguments = (indptr, columns, values.astype(dtype), weights, *around, factor(d, r, np.float64))
     close(cpu.gram_product(*arguments), reference.gram_product(*arguments), dtype)
 
 
@@ -150,27 +166,103 @@ def column_arguments(d, r, noise, uncertain):
     return center, loadings, precision, information
 
 
-@pytest.mark.parametrize("r", [0, *RANKS])
-@pytest.mark.parametrize(("noise", "uncertain"), [(1e-8, False), (0.5, False), (0.5, True)])
-def test_row_posterior(panel, dtype, r, noise, uncertain):
+def posterior_arguments(panel, dtype, r, noise=0.5, uncertain=True, standard=True):
+    """Rows with their entries, columns and the rows' prior, as kernels of the posterior take them."""
     indptr, columns, values, _, d = panel
-    arguments = (indptr, columns, values.astype(dtype), *column_arguments(d, r, noise, uncertain))
-    mean, covariance = posterior.row_posterior(*arguments)
-    expected_mean, expected_covariance = reference.row_posterior(*arguments)
-    tolerance = 1e-4 if noise == 1e-8 else 1e-9  # the condition number is up to 1/noise
-    np.testing.assert_allclose(covariance, expected_covariance, atol=tolerance)
-    np.testing.assert_allclose(mean, expected_mean, rtol=tolerance, atol=tolerance * 10)
+    center, loadings, precision, information = column_arguments(d, r, noise, uncertain)
+    root = np.eye(r) if standard else np.random.default_rng(2).normal(size=(r, r)) + 2 * np.eye(r)
+    prior = np.zeros((r + 1, r + 1))
+    prior[1:, 1:] = root @ root.T
+    prior[1:, 0] = 0.0 if standard else np.linspace(-1, 1, r)
+    floor = float(np.linalg.eigvalsh(root @ root.T)[0]) if r else 1.0
+    wide = cpu.padded(loadings.astype(dtype)), cpu.padded(information.astype(dtype)) if uncertain else information
+    rows = (indptr[:-1], indptr[1:], columns, values.astype(dtype))
+    prior = reference.packed(prior).astype(dtype)
+    return (*rows, 1.5, center, wide[0], precision, wide[1].astype(dtype), prior, floor, r)
+
+
+def halves(n, r, dtype):
+    return cpu.padded(np.empty((n, 0), dtype), (r + 1) * (r + 2) // 2)
+
+
+@pytest.mark.parametrize("r", [0, *RANKS, 19])
+@pytest.mark.parametrize(("noise", "uncertain"), [(1e-8, False), (0.5, False), (0.5, True)])
+@pytest.mark.parametrize("standard", [True, False])
+def test_row_posterior(panel, dtype, r, noise, uncertain, standard):
+    if dtype == np.float32 and noise == 1e-8:
+        pytest.skip("the condition number is up to 1/noise")
+    arguments = posterior_arguments(panel, dtype, r, noise, uncertain, standard)
+    actual, expected = halves(len(arguments[0]), r, dtype), reference.row_posterior(*arguments)
+    posterior.row_posterior(*arguments, actual)
+    tolerance = 1e-4 if noise == 1e-8 else 3e-4 if dtype == np.float32 else 1e-9
+    np.testing.assert_allclose(actual[:, : expected.shape[1]], expected, rtol=tolerance, atol=10 * tolerance)
+    assert not actual[:, expected.shape[1] :].any()
+
+
+@pytest.mark.parametrize("r", [0, *RANKS])
+def test_posterior_sums(panel, dtype, r):
+    arguments = posterior_arguments(panel, dtype, r)
+    weights, d = panel[3], panel[4]
+    expected = reference.posterior_sums(*arguments[:2], weights, *arguments[2:])
+    moments = halves(len(weights), r, dtype)
+    means = cpu.padded(np.empty((len(weights), 0), dtype), r + 1)
+    posterior.row_posterior(*arguments, moments)
+    total = posterior.row_moments(moments, weights, r, means)
+    met, begins, rows, e = posterior.entries_by_column(*arguments[:6])
+    second, first, squares = np.zeros((d, moments.shape[1])), np.zeros((d, means.shape[1])), np.zeros(d)
+    for low, high in ((0, len(met) // 2), (len(met) // 2, len(met))):
+        part = (met[low:high], begins[low : high + 1])
+        posterior.column_sums(*part, rows, e, moments, means, second, first, squares)
+    for one, other in zip((second, first, squares, total), expected, strict=True):
+        close(one[..., : other.shape[-1]], other, dtype)
 
 
 @pytest.mark.parametrize("r", [0, *RANKS])
 @pytest.mark.parametrize("uncertain", [False, True])
-@pytest.mark.parametrize("kernel", ["posterior_sums", "leave_one_out"])
-def test_sums_over_posteriors(panel, dtype, r, uncertain, kernel):
-    indptr, columns, values, weights, d = panel
-    arguments = (indptr, columns, values.astype(dtype), weights, *column_arguments(d, r, 0.5, uncertain))
-    actual, expected = getattr(posterior, kernel)(*arguments), getattr(reference, kernel)(*arguments)
-    for one, other in zip(actual, expected, strict=True):
-        close(one, other, np.float32 if kernel == "leave_one_out" else np.float64)
+def test_leave_one_out(panel, dtype, r, uncertain):
+    arguments = list(posterior_arguments(panel, np.float64, r, uncertain=uncertain))
+    arguments[3] = arguments[3].astype(dtype)  # what is known of columns stays as it is
+    close(posterior.leave_one_out(*arguments), reference.leave_one_out(*arguments), np.float32)
+
+
+@pytest.mark.parametrize("r", [0, *RANKS])
+@pytest.mark.parametrize("free", ["all", "not the center", "not the effect"])
+def test_column_posterior(r, free):
+    rng, d, K = np.random.default_rng(4), 37, r + 1
+    roots = rng.normal(size=(d, K, K + 3))
+    moments, first, squares = roots @ roots.transpose(0, 2, 1), rng.normal(size=(d, K)), rng.uniform(5, 9, size=d)
+    mask, fixed = np.ones(K, dtype=bool), np.zeros((d, K))
+    if free != "all":
+        mask[0 if free == "not the center" else min(1, r)] = False
+        fixed[:, ~mask] = rng.normal(size=(d, 1))
+    prior = np.where(np.outer(mask, mask), np.cov(rng.normal(size=(K, 50))).reshape(K, K), 0.0)
+    pull = rng.normal(size=(d, K))
+    arguments = (reference.packed(moments), first, squares, fixed, mask, rng.uniform(0.5, 2, size=d), prior, pull)
+    for one, other in zip(posterior.column_posterior(*arguments), reference.column_posterior(*arguments), strict=True):
+        close(one, other, np.float64)
+
+
+@pytest.mark.parametrize("r", [0, *RANKS])
+def test_column_information(dtype, r):
+    rng = np.random.default_rng(6)
+    loadings, noise = rng.normal(size=(9, r)), rng.uniform(0.5, 2, size=9)
+    spread = rng.normal(size=(9, (r + 1) * (r + 2) // 2))
+    actual, expected = halves(9, r, dtype), halves(9, r, np.float64)
+    posterior.column_information(loadings, noise, spread, actual)
+    reference.column_information(loadings, noise, spread, expected)
+    close(actual[:, : spread.shape[1]], expected[:, : spread.shape[1]], dtype)
+
+
+def standard_rows(r):
+    """The prior of rows with mean zero and covariance I, its smallest eigenvalue, and the number of coordinates."""
+    return reference.packed(np.diag([0.0] + [1.0] * r)), 1.0, r
+
+
+def posterior_of(columns, values, known):
+    """The mean and covariance of one row's coordinates."""
+    bounds = (np.array([0]), np.array([len(columns)]))
+    (found,) = reference.unpacked(reference.row_posterior(*bounds, columns, values, *known))
+    return found[0, 1:], found[1:, 1:]
 
 
 def test_leaving_one_out_of_uncertain_columns_is_nearly_predicting_it_from_the_others():
@@ -179,41 +271,38 @@ def test_leaving_one_out_of_uncertain_columns_is_nearly_predicting_it_from_the_o
     y = np.column_stack([np.zeros(d), loadings])
     covariance = 0.02 * np.eye(5)
     information = reference.packed(precision[:, None, None] * (y[:, :, None] * y[:, None, :] + covariance))
-    known = (center, loadings, precision, information)
+    known = (1.0, center, loadings, precision, information, *standard_rows(4))
     expected = 0.0
     for k in range(180):  # entries of the first row
         others = np.delete(np.arange(180), k)
-        z, S = reference.row_posterior(np.array([0, 179]), columns[others], values[others], *known)
-        j, one = columns[k], np.concatenate([[1.0], z[0]])
+        z, S = posterior_of(columns[others], values[others], known)
+        j, one = columns[k], np.concatenate([[1.0], z])
         moment = np.outer(one, one)
-        moment[1:, 1:] += S[0]
-        e = values[k] - center[j] - loadings[j] @ z[0]
-        variance = 1 / precision[j] + loadings[j] @ S[0] @ loadings[j] + np.sum(covariance * moment)
+        moment[1:, 1:] += S
+        e = values[k] - center[j] - loadings[j] @ z
+        variance = 1 / precision[j] + loadings[j] @ S @ loadings[j] + np.sum(covariance * moment)
         expected += -(np.log(2 * np.pi * variance) + e**2 / variance) / 2
-    whole = reference.leave_one_out(np.array([0, 180]), columns[:180], values[:180], np.ones(1), *known)[0, 0]
+    bounds = (np.array([0]), np.array([180]))
+    whole = reference.leave_one_out(*bounds, columns, values, *known)[0, 0]
     assert whole == pytest.approx(expected, rel=1e-4)
 
 
 def test_leaving_one_out_is_predicting_it_from_the_others():
     indptr, columns, values, _, d = build("random")
     center, loadings, precision, none = column_arguments(d, 4, 0.5, uncertain=False)
+    known = (1.0, center, loadings, precision, none, *standard_rows(4))
     for u in range(5):
         row = slice(indptr[u], indptr[u + 1])
         expected = np.zeros(4)
         for k in range(indptr[u], indptr[u + 1]):
             others = np.array([one for one in range(indptr[u], indptr[u + 1]) if one != k], dtype=int)
-            z, S = reference.row_posterior(
-                np.array([0, len(others)]), columns[others], values[others], center, loadings, precision, none
-            )
+            z, S = posterior_of(columns[others], values[others], known)
             y = loadings[columns[k]]
-            e = values[k] - center[columns[k]] - y @ z[0]
-            variance = 1 / precision[columns[k]] + y @ S[0] @ y
+            e = values[k] - center[columns[k]] - y @ z
+            variance = 1 / precision[columns[k]] + y @ S @ y
             square = e**2 / variance
             expected += -(np.log(2 * np.pi * variance) + square) / 2, e**2, square, square**2
-        bounds = np.array([0, row.stop - row.start])
-        score = reference.leave_one_out(
-            bounds, columns[row], values[row], np.ones(1), center, loadings, precision, none
-        )
+        score = reference.leave_one_out(indptr[[u]], indptr[[u + 1]], columns, values, *known)
         np.testing.assert_allclose(score[0, :4], expected, rtol=1e-9)
         B, gamma = loadings[columns[row]], precision[columns[row]]
         residuals = np.linalg.inv(np.diag(1 / gamma) + B @ B.T)  # leave-one-out residuals correlate as this does
@@ -239,9 +328,10 @@ def test_linked_columns(panel):
 def test_blocks_of_rows_add_up(dtype):
     indptr, columns, values, weights, d = build("random")
     values, X = values.astype(dtype), cpu.padded(factor(d, 4, dtype))
-    whole = cpu.row_pass(indptr, columns, values, weights, X, 4)
+    around = (np.linspace(-1, 1, d), 2.0)
+    whole = cpu.row_pass(indptr, columns, values, weights, *around, X, 4)
     cut = 23
-    head = cpu.row_pass(indptr[: cut + 1], columns, values, weights[:cut], X, 4)
-    tail = cpu.row_pass(indptr[cut:], columns, values, weights[cut:], X, 4)
+    head = cpu.row_pass(indptr[: cut + 1], columns, values, weights[:cut], *around, X, 4)
+    tail = cpu.row_pass(indptr[cut:], columns, values, weights[cut:], *around, X, 4)
     close(head[0] + tail[0], whole[0], dtype)
     close(head[1] + tail[1], whole[1], dtype)

@@ -10,7 +10,7 @@ import pytest
 from onesided import Panel, synthetic
 from onesided.kernels.reference import posterior_sums, unpacked
 from onesided.refinement import refine, working_memory
-from onesided.row_space import complete, information
+from onesided.row_space import complete, known_columns
 from tests.conftest import random_panel
 
 
@@ -48,9 +48,9 @@ def test_one_pass_is_the_regression_of_columns_on_rows(center):
     found = refine(panel, start, center=center, passes=1)
     noise = np.maximum(start.noise_variance, 0.1 * np.mean((panel.values - start.mean[panel.columns]) ** 2))
     loadings = start.loadings
-    rows = (panel.indptr, panel.columns, panel.values, panel.row_weights)
-    flat = information(loadings, noise, np.zeros((12, (loadings.shape[1] + 1) * (loadings.shape[1] + 2) // 2)))
-    second, first, _, total = posterior_sums(*rows, start.mean, loadings, 1 / noise, flat)
+    rows = (panel.indptr[:-1], panel.indptr[1:], panel.row_weights, panel.columns, panel.values)
+    certain = np.zeros((12, (loadings.shape[1] + 1) * (loadings.shape[1] + 2) // 2))
+    second, first, _, total = posterior_sums(*rows, *known_columns(start.mean, loadings, noise, certain, np.float64))
     second, total = unpacked(second), unpacked(total)
     effect = loadings.shape[1] - 2
     free = [0] * (center != "none") + list(range(1 + effect, 3 + effect))

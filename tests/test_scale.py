@@ -49,7 +49,7 @@ def test_moments_and_imputation_are_bit_identical_too(monkeypatch, panel):
 
 
 def test_the_panel_is_cut_into_several_blocks(panel):
-    engine = local.LocalEngine(panel.indptr, panel.columns, panel.values, panel.row_weights, panel.n_columns)
+    engine = local.LocalEngine(panel)
     assert len(engine.blocks) > 2
     assert sum(len(block.weights) for block in engine.blocks) == panel.n_rows
 
@@ -73,7 +73,7 @@ def test_an_error_in_a_block_is_raised(panel):
     def fail(block):
         raise RuntimeError("broken block")
 
-    engine = local.LocalEngine(panel.indptr, panel.columns, panel.values, panel.row_weights, panel.n_columns)
+    engine = local.LocalEngine(panel)
     with pytest.raises(RuntimeError, match="broken block"):
         engine.sum(fail)
 

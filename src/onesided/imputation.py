@@ -34,16 +34,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.local import LocalEngine, cut, in_order
+from onesided.engines.local import cut, in_order
 from onesided.errors import InputError
 from onesided.kernels import cpu, posterior
+from onesided.kernels.reference import unpacked
 from onesided.panel import Panel
 from onesided.pooling import pull, pulled, variance_between, variance_within
-from onesided.row_space import RowSpace, information
+from onesided.row_space import RowSpace, known_columns
 
 Array = npt.NDArray[Any]
 
 CHUNK = 1 << 21  # numbers held at a time on the way to variances
+SCORED_AT_A_TIME = 1 << 15  # rows and entries of a block that is scored
 LEAST_PULL = 5.0  # entries: a row of one or two says little of its noise
 LEAST_LEVEL = 0.8  # below it, variances are at the noise's floor, not fitted too closely
 
@@ -172,12 +174,19 @@ class BestLinearPredictor:
 
         The log score, e², e²/s², its square, and the overlap (:func:`onesided.kernels.reference.leave_one_out`).
         """
-        known = (self.mean, self.loadings, 1 / self.noise_variance, self._information)
-        engine = LocalEngine(panel.indptr, panel.columns, panel.values, weights, panel.n_columns)
-        parts = engine.map(
-            lambda rows: posterior.leave_one_out(rows.indptr, rows.columns, rows.values, rows.weights, *known)
+        known, rows = self._known, np.flatnonzero(weights)
+        starts, stops = panel.indptr[:-1][rows], panel.indptr[1:][rows]
+        blocks = cut(np.concatenate([[0], np.cumsum(1 + stops - starts)]), SCORED_AT_A_TIME)
+        parts = in_order(
+            lambda at: posterior.leave_one_out(
+                starts[slice(*at)], stops[slice(*at)], panel.columns, panel.values, *known
+            ),
+            blocks,
         )
-        return np.concatenate(list(parts))
+        sums = np.zeros((panel.n_rows, 5))
+        for (first, last), part in zip(blocks, parts, strict=True):
+            sums[rows[first:last]] = part
+        return sums
 
     def learn_row_noise(self, panel: Panel) -> RowNoise:
         """How the rows of a panel differ, those that were fitted."""
@@ -196,16 +205,20 @@ class BestLinearPredictor:
         return np.sqrt(self.row_noise.scales(sums, panel.row_counts, overlap))
 
     @cached_property
-    def _information(self) -> Array:
-        return information(self.loadings, self.noise_variance, self.spread)
+    def _known(self) -> tuple[Any, ...]:
+        # In double precision: where an entry all but settles its own prediction, 1 − h is a small difference.
+        return known_columns(self.mean, self.loadings, self.noise_variance, self.spread, np.float64)
 
     def _solve(self, panel: Panel, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
-        known = (self.mean, self.loadings, 1 / self.noise_variance, self._information)
-        return _row_by_row(
-            panel,
-            self.loadings.shape[1] ** 2,
-            lambda indptr: keep(*posterior.row_posterior(indptr, panel.columns, panel.values, *known)),
-        )
+        k, known = self.loadings.shape[1], self._known
+
+        def solve(indptr: Array) -> tuple[Array, ...]:
+            halves = cpu.padded(np.empty((len(indptr) - 1, 0)), (k + 1) * (k + 2) // 2)
+            posterior.row_posterior(indptr[:-1], indptr[1:], panel.columns, panel.values, *known, halves)
+            full = unpacked(halves[:, : (k + 1) * (k + 2) // 2])
+            return keep(full[:, 0, 1:].copy(), full[:, 1:, 1:].copy())
+
+        return _row_by_row(panel, (k + 1) ** 2, solve)
 
 
 @dataclass(frozen=True, eq=False)

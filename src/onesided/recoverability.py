@@ -61,8 +61,8 @@ from onesided.errors import InputError, counted, examples
 from onesided.objective.rows import RowObjective
 from onesided.panel import Panel
 from onesided.parts import ALONE, linked_parts
-from onesided.row_space import column_means
 from onesided.solvers.spectral import balanced_products, damped_counts, top_eigenpairs
+from onesided.tallies import column_means
 
 Array = npt.NDArray[Any]
 

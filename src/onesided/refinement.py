@@ -6,8 +6,7 @@ The posterior is taken as a product over rows and columns. One pass updates the 
 (:func:`onesided.kernels.reference.row_posterior`), sums what they tell about the columns, and is followed by
 
     columns:  (c_j, x_j) regressed on (1, q) with E[z zᵀ] in place of z zᵀ, prior N(m, Σ); V_j its covariance
-    rows:     z shifted and rotated so that they have mean zero and covariance I again; c, τ, x and V follow
-    priors:   m and Σ, the mean and covariance of (c_j, x_j) over columns, V_j included
+    priors:   m and Σ, the mean and covariance of (c_j, x_j) over columns, V_j included; those of rows likewise
     noise:    ψ_j from expected squared residuals, pulled to their mean ψ as by k entries, with a floor
 
 k is large where columns have much the same residuals, or values heavy tails (:mod:`onesided.pooling`). Columns are
@@ -17,25 +16,30 @@ known yet about columns would hide how they differ.
 With no factor to tell columns apart, all weigh alike, by the mean of ψ, until means and τ are found: weights 1/ψ_j
 would follow the skewness of the values (columns of low mean and high variance count for little), not their precision.
 
-Rows of weight zero are left out, so folds are weights. The shift matters: without it T would take the rows' mean
-for part of their covariance. What is held at a time is O(d r²), and nothing is of size n r².
+The rows' mean and covariance z̄ and Λ are carried along; only at the end are z shifted and rotated so that they have
+mean zero and covariance I again, and c, τ, x and V follow. The shift matters: without it T would take the rows' mean
+for part of their covariance. Rows of weight zero are left out, so folds are weights. What is held at a time is O(d r²),
+and nothing is of size n r²: some rows at a time are solved, and then tell all columns what they have to tell.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.local import LocalEngine, single_blas_thread
-from onesided.kernels import posterior
+from onesided.engines.local import cut, in_order, single_blas_thread, workers
+from onesided.kernels import cpu, posterior
+from onesided.kernels.posterior import ROOM
 from onesided.kernels.reference import packed, unpacked
 from onesided.panel import Panel
 from onesided.pooling import pull, pulled, variance_between, variance_within
-from onesided.row_space import NOISE_FLOOR, Center, Refinement, RowSpace, chunks, information, principal_rotation
+from onesided.row_space import NOISE_FLOOR, Center, Refinement, RowSpace, chunks, known_columns, principal_rotation
 from onesided.solvers.result import Progress
+from onesided.tallies import largest_value, tally
 
 Array = npt.NDArray[Any]
 Refine = Literal["auto", "none", "variational"]
@@ -46,13 +50,14 @@ LEAST_PULL = 20.0  # of the mean noise on that of a column, in entries: a few en
 NOISE_PASSES = 5  # that only find each column's own noise, where all weighed alike before
 START_NOISE = 0.1  # of the variance, at least: noise that starts too low takes many passes to rise
 START_SPREAD = 0.05  # of the variance: a prior variance for directions that the start leaves empty
+PIECES = 16  # into which the rows that are held are cut for threads
 MEMORY = 1 << 29  # bytes beyond which "auto" leaves the moment solution as it is
 
 
 def working_memory(n_columns: int, rank: int) -> int:
-    """Bytes that refining needs beyond the panel: column covariances, what is made of them, sums of two threads."""
+    """Bytes that refining needs beyond the panel: V_j before and after, information, and the sums of a pass."""
     size = rank + 2
-    return 5 * 8 * n_columns * (size * (size + 1) // 2)
+    return 4 * 8 * n_columns * (size * (size + 1) // 2)
 
 
 def refine(
@@ -77,9 +82,9 @@ def refine(
     """
     with single_blas_thread():
         rows = _Rows(panel, start.mean)
-        if rows.size == 0:  # no variation: there is nothing to estimate a variance from
+        if rows.unit == 0:  # no variation: there is nothing to estimate a variance from
             return start
-        columns = _Columns.start(start, rows, center)
+        columns = _Columns.start(_in_units_of(rows.unit, start), rows, center)
         done, change = 0, 0.0
         for done in range(1, 1 + passes if columns.free.any() else 0):
             before = columns
@@ -91,7 +96,8 @@ def refine(
                 break
         for _ in range(NOISE_PASSES if columns.alike else 0):
             columns = columns.with_own_noise(rows)
-        return replace(columns.row_space(start, rows.placed), refinement=Refinement(done, change))
+        found = columns.standardised().row_space(start, rows.placed)
+        return replace(_in_units_of(1 / rows.unit, found), refinement=Refinement(done, change))
 
 
 def _change(before: Array, after: Array) -> float:
@@ -104,30 +110,42 @@ def _change(before: Array, after: Array) -> float:
     return float(np.sqrt(max(difference, 0.0) / size)) if size > 0 else 0.0
 
 
-def _expected_squares(at: Array, V: Array, moments: Array, first: Array, squares: Array) -> Array:
-    """Σ w E[(v − ỹᵀz̃)²] of each column, ỹ of mean ``at`` and covariance V, from sums over its rows."""
-    explained = np.einsum("ja,jab,jb->j", at, moments, at) + np.sum(V * moments, axis=(1, 2))
-    return np.asarray(squares - 2 * np.sum(at * first, axis=1) + explained)
+def _in_units_of(unit: float, found: RowSpace) -> RowSpace:
+    """The same row space of values divided by a number; the means stay as they are, so that they are exact."""
+    return replace(
+        found,
+        factor=found.factor / unit,
+        noise_variance=found.noise_variance / unit / unit,
+        row_variance=found.row_variance / unit / unit,
+        spread=None if found.spread is None else found.spread / unit / unit,
+    )
+
+
+def _root(covariance: Array) -> Array:
+    """Its upper triangular root: R Rᵀ."""
+    covariance = covariance.copy()
+    covariance[np.diag_indices_from(covariance)] *= 1 + 1e-9
+    return np.asarray(np.linalg.cholesky(covariance[::-1, ::-1])[::-1, ::-1])
 
 
 class _Rows:
-    """The rows that count, in blocks, and what can be said of them before the first pass."""
+    """The rows that count, and what can be said of them before the first pass.
+
+    Values are measured in ``unit``, their root mean square around the means, so that single precision can hold sums.
+    """
 
     def __init__(self, panel: Panel, mean: Array) -> None:
-        entries = np.repeat(panel.row_weights, panel.row_counts)
-        self.engine = LocalEngine(panel.indptr, panel.columns, panel.values, panel.row_weights, panel.n_columns)
-        self.counts = np.bincount(panel.columns, entries, minlength=panel.n_columns)
-        beside = np.repeat(panel.row_counts > 1, panel.row_counts)
-        self.placed = np.bincount(panel.columns, entries * beside, minlength=panel.n_columns) > 0
-        squares = (panel.values - mean[panel.columns]) ** 2
-        self.size = float(entries @ squares) / float(entries.sum())
-        if self.size > 0:
-            relative = squares / self.size
-            sums, of_squares = (
-                np.bincount(panel.columns, entries * relative**power, minlength=panel.n_columns) for power in (1, 2)
-            )
-            self.within = variance_within(sums, of_squares, self.counts)
-            self.between = variance_between(sums, self.counts, self.within)
+        active = np.flatnonzero((panel.row_weights > 0) & (panel.row_counts > 0))
+        self.starts, self.stops = panel.indptr[:-1][active], panel.indptr[1:][active]
+        self.weights, self.columns, self.values = panel.row_weights[active], panel.columns, panel.values
+        unit = largest_value(panel) or 1.0
+        own = tally(panel, mean, unit)
+        size = float(np.sqrt(own.mean_square))
+        self.unit, self.counts, self.placed = unit * size, own.counts, own.beside > 0
+        if size > 0:
+            own = own.in_units_of(size)
+            self.within = variance_within(own.squares, own.fourths, self.counts)
+            self.between = variance_between(own.squares, self.counts, self.within)
 
     def noise(self, residual: Array, mean_noise: float) -> Array:
         """ψ_j from the columns' sums of expected squared residuals."""
@@ -136,10 +154,43 @@ class _Rows:
         return mean_noise * pulled(relative, self.counts, pull(self.within, between, LEAST_PULL))
 
     def sums(self, columns: _Columns) -> tuple[Array, Array, Array, Array]:
-        known = columns.known()
-        second, first, squares, total = self.engine.sum(
-            lambda block: posterior.posterior_sums(block.indptr, block.columns, block.values, block.weights, *known)
-        )
+        """What rows tell about columns (:func:`onesided.kernels.reference.posterior_sums`), in padded lines."""
+        known = columns.known(self.values.dtype.type)
+        center, information, k = known[1], known[4], known[-1]
+        second, squares = np.zeros(information.shape), np.zeros(len(center))
+        means = cpu.padded(np.empty((0, 0), self.values.dtype), k + 1)
+        first, total = np.zeros((len(center), means.shape[1])), np.zeros((k + 1) * (k + 2) // 2)
+        held = np.concatenate([[0], np.cumsum(information.shape[1] + 2 * (self.stops - self.starts))])
+        with workers() as run:
+            for some in cut(held, ROOM):
+                rows = slice(*some)
+                starts, stops, weights = self.starts[rows], self.stops[rows], self.weights[rows]
+                moments = np.zeros((len(starts), information.shape[1]), self.values.dtype)
+                means = np.zeros((len(starts), first.shape[1]), self.values.dtype)
+                entries = (starts, stops, self.columns, self.values)
+
+                def solve(at: slice, entries: Any = entries, out: Any = (weights, moments, means)) -> Array:
+                    weights, moments, means = (one[at] for one in out)
+                    posterior.row_posterior(entries[0][at], entries[1][at], *entries[2:], *known, moments)
+                    everywhere: Array = posterior.row_moments(moments, weights, k, means)
+                    return everywhere
+
+                parts = cut(held[some[0] : some[1] + 1], ROOM // PIECES)
+                transposed, *sums = run(
+                    [
+                        partial(posterior.entries_by_column, *entries, self.unit, center),
+                        *(partial(solve, slice(*part)) for part in parts),
+                    ]
+                )
+                total += np.sum(sums, axis=0)
+                met, begins, *rest = transposed
+                out = (moments, means, second, first, squares)
+                run(
+                    [
+                        partial(posterior.column_sums, met[low:high], begins[low : high + 1], *rest, *out)
+                        for low, high in cut(begins, max(1, int(begins[-1]) // PIECES))
+                    ]
+                )
         return second, first, squares, total
 
 
@@ -148,10 +199,13 @@ class _Columns:
     """The posterior of the columns: coordinates (c_j, y_j), y_j = (τ, x_j) or x_j, of which some are ``free``."""
 
     center: Array
+    unit: float  # of all but the center
     loadings: Array
     spread: Array  # V_j over (c_j, y_j), lower halves
     noise: Array
     free: Array
+    row_mean: Array  # z̄
+    row_covariance: Array  # Λ
     prior_mean: Array
     prior_covariance: Array
     mean_noise: float
@@ -167,106 +221,114 @@ class _Columns:
         free[0], free[1 : 1 + effect] = center != "none", False
         columns = cls(
             start.mean,
+            rows.unit,
             loadings,
             np.zeros((d, (k + 1) * (k + 2) // 2)),
-            np.maximum(start.noise_variance, START_NOISE * rows.size),
+            np.maximum(start.noise_variance, START_NOISE),
             free,
+            np.zeros(k),
+            np.eye(k),
             np.zeros(0),
             np.zeros((0, 0)),
-            max(float(rows.counts @ start.noise_variance / rows.counts.sum()), START_NOISE * rows.size),
-            NOISE_FLOOR * rows.size,
+            max(float(rows.counts @ start.noise_variance / rows.counts.sum()), START_NOISE),
+            NOISE_FLOOR,
             start.factor.shape[1] == 0,
         )
         return columns._with_priors(rows, START_SPREAD)
 
     def moving(self) -> Array:
-        """What a pass changes: the centers around their mean, and the loadings."""
-        return np.column_stack([self.center - self.center.mean(), self.loadings])
+        """What a pass changes: the centers around their mean, and the loadings, for standard rows."""
+        center = self.center / self.unit + self.loadings @ self.row_mean
+        return np.column_stack([center - center.mean(), self.loadings @ _root(self.row_covariance)])
 
     @property
     def weighed_by(self) -> Array:
         """The noise by which a pass weighs the columns."""
         return np.full_like(self.noise, self.mean_noise) if self.alike else self.noise
 
-    def known(self) -> tuple[Array, Array, Array, Array]:
-        """The columns as the kernels take them."""
-        noise = self.weighed_by
-        return self.center, self.loadings, 1 / noise, information(self.loadings, noise, self.spread)
+    def known(self, dtype: Any) -> tuple[Any, ...]:
+        """As the kernels take it."""
+        rows = (self.row_mean, self.row_covariance, self.unit)
+        return known_columns(self.center, self.loadings, self.weighed_by, self.spread, dtype, *rows)
 
     def updated(self, second: Array, first: Array, squares: Array, total: Array, rows: _Rows) -> _Columns:
         """The columns after a pass, given what the rows tell about them."""
-        free, precision = self.free, 1 / self.weighed_by
-        prior = np.linalg.inv(self.prior_covariance)
-        center, loadings, spread = self.center.copy(), self.loadings.copy(), np.empty_like(self.spread)
-        residual = np.empty_like(squares)
-        for part in chunks(*self.spread.shape):
-            moments = unpacked(second[part])
-            at = np.column_stack([np.zeros(len(moments)), self.loadings[part]])
-            at[:, free] = 0.0  # what is fixed explains its share first
-            target = first[part] - np.einsum("jab,jb->ja", moments, at)
-            expected = np.broadcast_to(self.prior_mean, (len(at), len(prior))).copy()
-            if free[0]:
-                expected[:, 0] -= self.center[part]  # c_j is sought as a change from where it was
-            scale = precision[part, None]
-            covariance = np.linalg.inv(prior + scale[:, :, None] * moments[:, free][:, :, free])
-            solution = np.einsum("jab,jb->ja", covariance, expected @ prior + scale * target[:, free])
-            at[:, free] = solution
-            V = np.zeros_like(moments)
-            V[:, np.outer(free, free)] = covariance.reshape(len(at), -1)
-            residual[part] = _expected_squares(at, V, moments, first[part], squares[part])
-            center[part] += at[:, 0]
-            loadings[part] = at[:, 1:]
-            spread[part] = packed(V)
+        precision = 1 / self.weighed_by
+        prior = np.zeros((len(self.free), len(self.free)))
+        prior[np.ix_(self.free, self.free)] = np.linalg.inv(self.prior_covariance)
+        expected = np.zeros(len(self.free))
+        expected[self.free] = self.prior_mean
+        fixed = np.column_stack([np.zeros(len(self.center)), self.loadings])
+        fixed[:, self.free] = 0.0  # what is fixed explains its share first
+        pull = np.tile(prior @ expected, (len(self.center), 1))
+        if self.free[0]:
+            pull -= np.outer(self.center / self.unit, prior[0])  # c_j is sought as a change from where it was
+
+        def update(part: slice) -> Any:
+            sums = (second[part], first[part], squares[part])
+            return posterior.column_posterior(*sums, fixed[part], self.free, precision[part], prior, pull[part])
+
+        parts = list(chunks(*self.spread.shape))
+        at, residual, spread = fixed, np.empty_like(squares), np.empty_like(self.spread)
+        for part, found in zip(parts, in_order(update, parts), strict=True):
+            at[part], spread[part], residual[part] = found
         mean_noise = max(float(residual.sum() / rows.counts.sum()), self.floor)
-        moved = replace(
+        moments = unpacked(total) / total[0]
+        shift = moments[1:, 0] if self.free[0] else np.zeros(len(moments) - 1)  # else it has nowhere to go, and stays
+        return replace(
             self,
-            center=center,
-            loadings=loadings,
+            center=self.center + self.unit * at[:, 0],
+            loadings=at[:, 1:].copy(),
             spread=spread,
             noise=np.maximum(rows.noise(residual, mean_noise), self.floor),
             mean_noise=mean_noise,
-        )
-        return moved._standardised(unpacked(total))._with_priors(rows)
+            row_mean=shift,
+            row_covariance=moments[1:, 1:] - np.outer(shift, shift),
+        )._with_priors(rows)
 
     def with_own_noise(self, rows: _Rows) -> _Columns:
         """The same columns with the noise that each has when each is weighed by its own."""
         second, first, squares, _ = rows.sums(replace(self, alike=False))
         at = np.column_stack([np.zeros(len(first)), self.loadings])
-        moments, V = unpacked(second), unpacked(self.spread)
-        residual = _expected_squares(at, V, moments, first, squares)
+        moments, V = unpacked(second[:, : self.spread.shape[1]]), unpacked(self.spread)
+        residual = squares - 2 * np.sum(at * first[:, : at.shape[1]], axis=1)
+        residual += np.einsum("ja,jab,jb->j", at, moments, at) + np.sum(V * moments, axis=(1, 2))
         noise = rows.noise(residual, max(float(residual.sum() / rows.counts.sum()), self.floor))
         noise = np.maximum(noise, self.floor)
         if self.free[0]:
             V[:, 0, 0] = 1 / (1 / self.prior_covariance[0, 0] + moments[:, 0, 0] / noise)
         return replace(self, noise=noise, spread=packed(V))
 
-    def _standardised(self, total: Array) -> _Columns:
-        """With z = z̄ + Λz' in place of z, so that z' has mean zero and covariance I; Λ is upper triangular.
+    def standardised(self) -> _Columns:
+        """With z = z̄ + Λ^½ z' in place of z, so that z' has mean zero and covariance I.
 
-        Then a' is τ times the row effect still, the same for all columns, and uncorrelated with q'. Where columns
-        have no center, z̄ has nowhere to go and stays.
+        As the root is upper triangular, a' is τ times the row effect still, the same for all columns.
         """
-        moments = total[1:, 1:] / total[0, 0]
-        shift = total[1:, 0] / total[0, 0] if self.free[0] else np.zeros(len(moments))
-        moments = moments - np.outer(shift, shift)
-        moments[np.diag_indices_from(moments)] *= 1 + 1e-9
-        root = np.linalg.cholesky(moments[::-1, ::-1])[::-1, ::-1]
-        change = np.zeros_like(total)
-        change[0, 0], change[0, 1:], change[1:, 1:] = 1.0, shift, root.T
+        k = len(self.row_mean)
+        root = _root(self.row_covariance)
+        change = np.eye(k + 1)
+        change[0, 1:], change[1:, 1:] = self.row_mean, root.T
         spread = np.empty_like(self.spread)
         for part in chunks(*self.spread.shape):
             spread[part] = packed(change @ unpacked(self.spread[part]) @ change.T)
-        return replace(self, center=self.center + self.loadings @ shift, loadings=self.loadings @ root, spread=spread)
+        return replace(
+            self,
+            center=self.center + self.unit * (self.loadings @ self.row_mean),
+            loadings=self.loadings @ root,
+            spread=spread,
+            row_mean=np.zeros(k),
+            row_covariance=np.eye(k),
+        )
 
     def _with_priors(self, rows: _Rows, least: float = 1e-9) -> _Columns:
         """The mean and covariance of (c_j, x_j) over the columns seen; ``least``, a share of the variance, is added."""
         seen = rows.counts > 0
-        at = np.column_stack([self.center, self.loadings])[:, self.free][seen]
+        at = np.column_stack([self.center / self.unit, self.loadings])[:, self.free][seen]
         mean = at.mean(axis=0)
         spread = unpacked(self.spread[seen].mean(axis=0))[np.ix_(self.free, self.free)]
         covariance = (at - mean).T @ (at - mean) / len(at) + spread
         diagonal = np.diag_indices_from(covariance)
-        covariance[diagonal] = (1 + 1e-9) * covariance[diagonal] + least * rows.size
+        covariance[diagonal] = (1 + 1e-9) * covariance[diagonal] + least
         return replace(self, prior_mean=mean, prior_covariance=covariance)
 
     def row_space(self, start: RowSpace, placed: Array) -> RowSpace:

@@ -9,14 +9,16 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.local import single_blas_thread
+from onesided.engines.local import in_order, single_blas_thread
 from onesided.errors import InputError
+from onesided.kernels import cpu, posterior
 from onesided.kernels.reference import packed
 from onesided.objective.rows import Diagonal, RowObjective
 from onesided.panel import Panel
 from onesided.solvers.lbfgs import lbfgs
 from onesided.solvers.result import Progress, SolveResult
 from onesided.solvers.spectral import spectral_start
+from onesided.tallies import column_means, largest_value, tally
 
 Array = npt.NDArray[Any]
 Center = Literal["none", "columns", "both"]
@@ -119,21 +121,6 @@ def moment_objective(
     )
 
 
-def column_means(panel: Panel) -> Array:
-    """The weighted mean of each column; the mean of all entries for a column never seen.
-
-    Values are taken as differences from the column's first of positive weight, so that the mean of a constant column
-    is exact.
-    """
-    weights = np.repeat(panel.row_weights, panel.row_counts)
-    first, counting = np.zeros(panel.n_columns), weights[::-1] > 0
-    first[panel.columns[::-1][counting]] = panel.values[::-1][counting]
-    sums = np.bincount(panel.columns, weights * (panel.values - first[panel.columns]), minlength=panel.n_columns)
-    counts = np.bincount(panel.columns, weights, minlength=panel.n_columns)
-    means = first + sums / np.where(counts > 0, counts, 1.0)
-    return np.where(counts > 0, means, counts @ means / counts.sum())
-
-
 def principal_axes(factor: Array) -> Array:
     """The factor of the same XXᵀ whose columns are orthogonal, longest first, largest entry positive."""
     return np.asarray(factor @ principal_rotation(factor))
@@ -156,17 +143,16 @@ def noise_variance(panel: Panel, mean: Array, factor: Array) -> Array:
     The mean over entries of (v − μ_j)² − ‖x_j‖². A column that is never seen beside another has no factor, so
     all of the variance is left.
     """
-    weights = np.repeat(panel.row_weights, panel.row_counts)
-    residuals = panel.values - mean[panel.columns]
-    total = float(weights @ residuals**2) / float(weights.sum())
-    rounding = 1e-8 * float(np.max(np.abs(panel.values)))
+    around = tally(panel, mean)
+    total = around.mean_square
+    rounding = 1e-8 * largest_value(panel)
     floor = NOISE_FLOOR * total if total > 0 else max(rounding**2, SMALLEST_NOISE)
     norms = np.sum(factor**2, axis=1)
-    placed = norms[panel.columns] > 0
+    placed = norms > 0
     left = total
-    if np.any(weights[placed]):
-        explained = residuals[placed] ** 2 - norms[panel.columns[placed]]
-        left = float(weights[placed] @ explained) / float(weights[placed].sum())
+    if np.any(around.counts[placed]):
+        explained = around.squares[placed] - around.counts[placed] * norms[placed]
+        left = float(explained.sum() / around.counts[placed].sum())
     return np.where(norms > 0, max(left, floor), max(total, floor))
 
 
@@ -186,15 +172,37 @@ def check_fittable(panel: Panel, rank: int) -> None:
         raise InputError(f"rank={rank} is larger than the panel's {d} columns; choose at most {d}")
 
 
-def information(loadings: Array, noise: Array, spread: Array | None) -> Array:
-    """(ỹ ỹᵀ + V_j) / ψ_j with ỹ = (0, y_j), as lower halves; without rows where the columns are certain."""
-    if spread is None:
-        return np.empty((0, 0))
-    result = np.empty_like(spread)
-    for part in chunks(*spread.shape):
-        y = np.column_stack([np.zeros(len(loadings[part])), loadings[part]])
-        result[part] = (packed(y[:, :, None] * y[:, None, :]) + spread[part]) / noise[part, None]
-    return result
+def known_columns(
+    mean: Array,
+    loadings: Array,
+    noise: Array,
+    spread: Array | None,
+    dtype: Any,
+    row_mean: Array | None = None,
+    row_covariance: Array | None = None,
+    unit: float = 1.0,
+) -> tuple[Any, ...]:
+    """What is known of columns and of rows in general, as the kernels of row posteriors take it.
+
+    Rows are N(0, I) where nothing else is said. ``dtype`` is the precision to work in, ``unit`` that in which all but
+    the means are given.
+    """
+    d, k = loadings.shape
+    row_mean = np.zeros(k) if row_mean is None else row_mean
+    row_covariance = np.eye(k) if row_covariance is None else row_covariance
+    prior = np.zeros((k + 1, k + 1))
+    prior[1:, 1:] = np.linalg.inv(row_covariance)
+    prior[1:, 0] = -prior[1:, 1:] @ row_mean
+    floor = 1 / float(np.linalg.eigvalsh(row_covariance)[-1]) if k else 1.0
+    information = np.zeros((0, 0), dtype)
+    if spread is not None:
+        information = cpu.padded(np.empty((d, 0), dtype), spread.shape[1])
+        fill = posterior.column_information
+        parts = list(chunks(*spread.shape))
+        for _ in in_order(lambda at: fill(loadings[at], noise[at], spread[at], information[at]), parts):
+            pass
+    wide = cpu.padded(loadings.astype(dtype, copy=False))
+    return unit, mean, wide, 1 / noise, information, packed(prior).astype(dtype), floor, k
 
 
 def chunks(n: int, width: int) -> Iterator[slice]:

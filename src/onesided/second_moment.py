@@ -33,6 +33,7 @@ from onesided.measurement import MeasuredErrors, measured_errors
 from onesided.moments import PairMoments, hajek
 from onesided.panel import Panel
 from onesided.parts import ALONE, linked_parts
+from onesided.tallies import largest_value, tally
 from onesided.uncertainty import Bootstrap
 
 Array = npt.NDArray[Any]
@@ -77,13 +78,10 @@ class Measured:
     @classmethod
     def from_panel(cls, panel: Panel) -> Measured:
         """From the panel's own row weights."""
-        weights = np.repeat(panel.row_weights, panel.row_counts)
-        counts = np.bincount(panel.columns, weights, minlength=panel.n_columns)
-        scale = float(np.max(np.abs(panel.values), initial=0.0)) or 1.0
-        squares = np.bincount(panel.columns, weights * (panel.values / scale) ** 2, minlength=panel.n_columns)
-        sums = np.bincount(panel.columns, weights * panel.values, minlength=panel.n_columns)
-        total = np.where(counts > 0, counts, 1.0)
-        return cls(squares / total * scale**2, sums / total, counts, linked_parts(panel))
+        scale = largest_value(panel) or 1.0
+        own = tally(panel, scale=scale)
+        total = np.where(own.counts > 0, own.counts, 1.0)
+        return cls(own.squares / total * scale**2, own.sums / total * scale, own.counts, linked_parts(panel))
 
     @property
     def supported(self) -> Array:

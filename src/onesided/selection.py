@@ -38,8 +38,9 @@ from onesided.imputation import BestLinearPredictor
 from onesided.objective.rows import Diagonal
 from onesided.panel import Panel
 from onesided.refinement import MEMORY, PASSES, refine, working_memory
-from onesided.row_space import NOISE_FLOOR, Center, RowSpace, check_fittable, column_means, complete
+from onesided.row_space import NOISE_FLOOR, Center, RowSpace, check_fittable, complete
 from onesided.solvers.result import Progress
+from onesided.tallies import column_means, tally
 
 Array = npt.NDArray[Any]
 Rule = Literal["best", "one-standard-error"]
@@ -187,9 +188,8 @@ class _Search:
         self.fold, self.folds = fold, int(np.clip(np.ceil(SCORED_ENTRIES / held_out), 1, FOLDS))
         self.scored = (fold >= 0) & (fold < self.folds)
         self.scores: dict[Setting, Array] = {}
-        around = panel.centred(column_means(panel))
-        squares = np.bincount(np.repeat(np.arange(panel.n_rows), panel.row_counts), around.values**2, panel.n_rows)
-        self.negligible = NOISE_FLOOR * self._mean(squares)
+        around = tally(panel, column_means(panel), weights=panel.row_weights * self.scored)
+        self.negligible = NOISE_FLOOR * around.mean_square
 
     def score(self, setting: Setting) -> float:
         """The mean log score of a setting over held-out entries, rows by their weights."""

@@ -61,6 +61,8 @@ def _kernels_agree() -> bool:
         np.array([0, 2, 5, 1, 2, 0, 1, 3, 5], np.int32),
         rng.normal(size=9),
         np.ones(3),
+        np.zeros(6),
+        1.0,
         cpu.padded(rng.normal(size=(6, 3))),
         3,
     )

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.errors import InputError
+from onesided.panel import Panel
 
 Array = npt.NDArray[Any]
 Item = TypeVar("Item")
@@ -109,6 +110,21 @@ def in_order(task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[
                 yield running.popleft().result()
 
 
+Run = Callable[[Sequence[Callable[[], Any]]], list[Any]]
+
+
+@contextmanager
+def workers() -> Iterator[Run]:
+    """A function that makes calls in threads and returns their results in order: for work of many small steps."""
+    threads = thread_count()
+    with single_blas_thread():
+        if threads == 1:
+            yield lambda calls: [call() for call in calls]
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            yield lambda calls: [future.result() for future in [pool.submit(call) for call in calls]]
+
+
 @dataclass(frozen=True)
 class Block:
     """Some whole rows, as the kernels take them: pointers into shared columns and values, own weights."""
@@ -120,18 +136,20 @@ class Block:
 
 
 class LocalEngine:
-    """Holds rows in blocks and runs passes over them.
+    """Holds the rows of a panel in blocks, with its own weights or others, and runs passes over them.
 
-    >>> engine = LocalEngine(np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), np.ones(3), np.ones(2), 2)
+    >>> engine = LocalEngine(Panel.from_dense([[1.0, 1.0], [np.nan, 1.0]]))
     >>> engine.sum(lambda block: (block.weights.sum(),))
     (2.0,)
     """
 
-    def __init__(self, indptr: Array, columns: Array, values: Array, weights: Array, n_columns: int) -> None:
+    def __init__(self, panel: Panel, weights: Array | None = None) -> None:
+        weights = panel.row_weights if weights is None else weights
         # A block's result is as large as the factor: blocks much smaller than it would only move memory.
-        size = max(SMALLEST_BLOCK, 4 * n_columns, -(-len(columns) // MOST_BLOCKS))
+        size = max(SMALLEST_BLOCK, 4 * panel.n_columns, -(-panel.n_entries // MOST_BLOCKS))
         self.blocks = [
-            Block(indptr[first : last + 1], columns, values, weights[first:last]) for first, last in cut(indptr, size)
+            Block(panel.indptr[first : last + 1], panel.columns, panel.values, weights[first:last])
+            for first, last in cut(panel.indptr, size)
         ]
 
     def map(self, task: Callable[[Block], Result]) -> Iterator[Result]:

@@ -79,17 +79,17 @@ def _longest(indptr: Array) -> int:
     return longest
 
 
-def padded(X: Array) -> Array:
-    """A factor as the row pass takes it: zeros added, up to a whole number of pieces."""
+def padded(X: Array, width: int = 1) -> Array:
+    """A factor as the row pass takes it: zeros added, up to a whole number of pieces that has room for ``width``."""
     step = BYTES // X.itemsize
-    width = -(-max(X.shape[1], 1) // step) * step
+    width = -(-max(X.shape[1], width) // step) * step
     wide = np.zeros((len(X), width), X.dtype)
     wide[:, : X.shape[1]] = X
     return wide
 
 
 @jit
-def _gram(B: Array, m: int, rank: int, A: Array) -> None:
+def gram(B: Array, m: int, rank: int, A: Array) -> None:
     """A = BᵀB: tiles below the diagonal and on it, then their mirror images."""
     step = BYTES // B.itemsize
     for p in range(0, B.shape[1], step):
@@ -109,7 +109,59 @@ def _gram(B: Array, m: int, rank: int, A: Array) -> None:
 
 
 @jit
-def row_pass(indptr: Array, columns: Array, values: Array, weights: Array, X: Array, rank: int) -> tuple[float, Array]:
+def first_values(indptr: Array, columns: Array, values: Array, weights: Array, n_columns: int) -> tuple[Array, Array]:
+    seen, first = np.zeros(n_columns, np.bool_), np.zeros(n_columns)
+    for u in range(len(indptr) - 1):
+        if weights[u] == 0:
+            continue
+        for entry in range(indptr[u], indptr[u + 1]):
+            j = columns[entry]
+            if not seen[j]:
+                seen[j], first[j] = True, values[entry]
+    return seen, first
+
+
+@jit
+def column_sums(
+    indptr: Array, columns: Array, values: Array, weights: Array, center: Array, scale: float
+) -> tuple[Array, Array]:
+    sums, products, unit = np.zeros((len(center), 7)), np.zeros(3), 1.0 / scale
+    for u in range(len(indptr) - 1):
+        w, m = weights[u], indptr[u + 1] - indptr[u]
+        if w == 0:
+            continue
+        first, second, fourth = 0.0, 0.0, 0.0
+        for entry in range(indptr[u], indptr[u + 1]):
+            j = columns[entry]
+            e = unit * (values[entry] - center[j])
+            e2 = e * e
+            first += e
+            second += e2
+            fourth += e2 * e2
+            sums[j, 0] += w
+            sums[j, 1] += w if m > 1 else 0.0
+            sums[j, 2] += w * e
+            sums[j, 3] += w * e2
+            sums[j, 4] += w * e2 * e2
+            sums[j, 5] += w * (m - 1)
+            sums[j, 6] += w * w * (m - 1)
+        products[0] += w * m * (m - 1.0)
+        products[1] += w * (first * first - second)
+        products[2] += w * (second * second - fourth)
+    return sums, products
+
+
+@jit
+def row_pass(
+    indptr: Array,
+    columns: Array,
+    values: Array,
+    weights: Array,
+    center: Array,
+    scale: float,
+    X: Array,
+    rank: int,
+) -> tuple[float, Array]:
     """Long rows go through A (r × r), those much shorter than the rank through G = BBᵀ.
 
     ‖A‖² = ‖G‖², ‖b‖² = vᵀGv, and the gradient of the row's block is 2w (G − vvᵀ) B.
@@ -122,30 +174,33 @@ def row_pass(indptr: Array, columns: Array, values: Array, weights: Array, X: Ar
     A, b = np.zeros((width, width), X.dtype), np.zeros(width, X.dtype)
     short = max(3, 2 * rank // 3 if width > step else 0)
     E, none = np.zeros((short + 4, short + 4), X.dtype), np.zeros(width, X.dtype)
+    v, unit = np.empty(longest, X.dtype), 1.0 / scale
     loss = 0.0
     for u in range(len(indptr) - 1):
         start, m, w = indptr[u], indptr[u + 1] - indptr[u], X.dtype.type(weights[u])
         if m == 0 or w == 0:
             continue
         for k in range(m):
+            j = columns[start + k]
+            v[k] = unit * (values[start + k] - center[j])
             for c in range(0, width, step):
-                gather(X, columns[start + k], c, B, k)
+                gather(X, j, c, B, k)
         if m > short:
             for c in range(0, width, step):
-                weighted_sum(values, start, m, B, c, b)
-            _gram(B, m, rank, A)
+                weighted_sum(v, m, B, c, b)
+            gram(B, m, rank, A)
             row_loss = sum_of_squares(A, rank) - 2.0 * sum_of_squares(b, 1)
             for k in range(0, m, 4):
                 for c in range(0, width, step):
                     products(B, k, A, even, c, P)
             for k in range(m):
                 for c in range(0, width, step):
-                    scatter(gradient, columns[start + k], c, 2 * w, P, k, 2 * w * values[start + k], b)
+                    scatter(gradient, columns[start + k], c, 2 * w, P, k, 2 * w * v[k], b)
         else:
             row_loss = 0.0
             for k in range(m):
                 for h in range(k + 1):
-                    product, vv = inner(B, k, B, h), values[start + k] * values[start + h]
+                    product, vv = inner(B, k, B, h), v[k] * v[h]
                     row_loss += (1.0 if h == k else 2.0) * product * (product - 2.0 * vv)
                     E[k, h] = product - vv
                     E[h, k] = product - vv
@@ -186,22 +241,27 @@ def curvature(indptr: Array, columns: Array, weights: Array, X: Array) -> Array:
 
 
 @jit
-def gram_product(indptr: Array, columns: Array, values: Array, weights: Array, V: Array) -> Array:
+def gram_product(
+    indptr: Array, columns: Array, values: Array, weights: Array, center: Array, scale: float, effect: float, V: Array
+) -> Array:
     r = V.shape[1]
     product = np.zeros((V.shape[0], r))
-    coordinate = np.empty(r)
+    coordinate, total, unit = np.empty(r), np.empty(r), 1.0 / scale
     for u in range(len(indptr) - 1):
         if weights[u] == 0:
             continue
-        coordinate[:] = 0.0
+        coordinate[:], total[:] = 0.0, 0.0
         for entry in range(indptr[u], indptr[u + 1]):
-            j, v = columns[entry], values[entry]
+            j = columns[entry]
+            e = unit * (values[entry] - center[j])
             for c in range(r):
-                coordinate[c] += v * V[j, c]
+                coordinate[c] += e * V[j, c]
+                total[c] += V[j, c]
         for entry in range(indptr[u], indptr[u + 1]):
-            j, wv = columns[entry], weights[u] * values[entry]
+            j = columns[entry]
+            e = unit * (values[entry] - center[j])
             for c in range(r):
-                product[j, c] += wv * coordinate[c]
+                product[j, c] += weights[u] * (e * coordinate[c] - effect * total[c])
     return product
 
 

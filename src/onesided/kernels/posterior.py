@@ -1,4 +1,10 @@
-"""Kernels of the variational passes: the posterior of a row, and what rows tell about columns."""
+"""Kernels of the variational passes: the posterior of a row, and what rows tell about columns.
+
+Symmetric matrices over (1, z), z a row's k coordinates, are held as lower halves, row by row, in lines of whole pieces
+(:mod:`onesided.kernels.vectors`); what is beyond the half is zero. An entry costs two sums of such lines, both taken in
+registers: one for its row, over the columns that the row has, and one for its column, over those of some thousand rows
+that have it. Rows, and columns, are solved side by side, one in each lane.
+"""
 
 from __future__ import annotations
 
@@ -8,219 +14,406 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.kernels.compiled import jit
+from onesided.kernels.cpu import gram
 from onesided.kernels.reference import SMALLEST_LEFT
+from onesided.kernels.vectors import (
+    BYTES,
+    eliminate,
+    gather,
+    inner,
+    products,
+    sum_of_lines_1,
+    sum_of_lines_2,
+    sum_of_lines_4,
+    sum_of_lines_8,
+    weighted_sum_of_lines,
+)
 
 Array = npt.NDArray[Any]
 
+ROOM = 1 << 20  # numbers in the posteriors that are held at a time: few enough to stay in cache
+
 
 @jit
-def _posterior(
-    start: int,
-    stop: int,
-    columns: Array,
-    values: Array,
-    center: Array,
-    loadings: Array,
-    precision: Array,
-    information: Array,
-    total: Array,
-    h: Array,
-    L: Array,
-    S: Array,
-    z: Array,
-) -> None:
-    """Fills S and z for one row; ``total``, ``h`` and ``L`` are room to work in.
+def _sum_of_lines(lines: Array, starts: Array, stops: Array, table: Array, out: Array, places: Array) -> None:
+    """out[places[k]] += Σ table[lines[e]] over e from starts[k] to stops[k], some pieces of all k at a time."""
+    step = BYTES // table.itemsize
+    c, left = 0, table.shape[1] // step
+    while left > 0:
+        pieces = 8 if left >= 8 else 4 if left >= 4 else 2 if left >= 2 else 1
+        for k in range(len(starts)):
+            start, stop, place = starts[k], stops[k], places[k]
+            if start == stop:
+                continue
+            if pieces == 8:
+                sum_of_lines_8(lines, start, stop, table, c, out, place)
+            elif pieces == 4:
+                sum_of_lines_4(lines, start, stop, table, c, out, place)
+            elif pieces == 2:
+                sum_of_lines_2(lines, start, stop, table, c, out, place)
+            else:
+                sum_of_lines_1(lines, start, stop, table, c, out, place)
+        left -= pieces
+        c += pieces * step
 
-    By the Cholesky factor L of I + Σ γ (y yᵀ + V), whose smallest eigenvalue is at least one.
+
+@jit
+def _at(a: int, c: int) -> int:
+    """Where the half of a matrix over (1, z) has z_a z_c, c ≤ a; z_a itself is at c = −1."""
+    return (a + 1) * (a + 2) // 2 + 1 + c
+
+
+@jit
+def _solve(R: Array, k: int, floor: float) -> None:
+    """In each lane: halves of P and −h become those of P⁻¹ and z = P⁻¹h. No pivot of P is below ``floor``.
+
+    With P = LLᵀ: the lines of L⁻ᵀ, then P⁻¹ = L⁻ᵀL⁻¹ and z = L⁻ᵀ(L⁻¹h). Every sum runs over adjacent lines.
     """
-    k = loadings.shape[1]
-    total[:] = 0.0
-    h[:] = 0.0
-    for entry in range(start, stop):
-        j = columns[entry]
-        scaled = precision[j] * (values[entry] - center[j])
-        for a in range(k):
-            h[a] += scaled * loadings[j, a]
-        if len(information) > 0:
-            for t in range(len(total)):
-                total[t] += information[j, t]
+    half = (k + 1) * (k + 2) // 2
+    turned, inverse, h = half, half + k * k, half + k * k + k
+    zero, one, minus = h + k, h + k + 1, h + k + 2
+    R[zero], R[one], R[minus] = 0.0, 1.0, -1.0
+    for a in range(k):
+        eliminate(R, h + a, zero, one, _at(a, -1), 1, one)  # h_a itself
+        for c in range(a):
+            if c == 0:
+                eliminate(R, _at(a, 0), _at(a, 0), zero, zero, 1, inverse)
+            else:
+                eliminate(R, _at(a, c), _at(a, c), _at(a, 0), _at(c, 0), c, inverse + c)
+        if a > 0:
+            eliminate(R, _at(a, a), _at(a, a), _at(a, 0), _at(a, 0), a, one)
+        for lane in range(R.shape[1]):
+            R[inverse + a, lane] = 1.0 / np.sqrt(max(R[_at(a, a), lane], floor))  # below it only by rounding
+        if a == 0:
+            eliminate(R, h, h, zero, zero, 1, inverse)
         else:
-            for a in range(k):
-                scaled = precision[j] * loadings[j, a]
-                first = (a + 1) * (a + 2) // 2 + 1
-                for c in range(a + 1):
-                    total[first + c] += scaled * loadings[j, c]
-    for a in range(k):
-        first = (a + 1) * (a + 2) // 2
-        h[a] -= total[first]
-        for c in range(a + 1):
-            rest = total[first + 1 + c] + (1.0 if a == c else 0.0)
-            for t in range(c):
-                rest -= L[a, t] * L[c, t]
-            L[a, c] = np.sqrt(max(rest, 1.0)) if a == c else rest / L[c, c]  # below one only by rounding
-    for c in range(k):  # S holds L⁻¹, column by column
-        S[c, c] = 1.0 / L[c, c]
+            eliminate(R, h + a, h + a, _at(a, 0), h, a, inverse + a)
+    for c in range(k):
+        line = turned + c * k
+        R[line + c] = R[inverse + c]
         for a in range(c + 1, k):
-            rest = 0.0
-            for t in range(c, a):
-                rest -= L[a, t] * S[t, c]
-            S[a, c] = rest / L[a, a]
-    for a in range(k):  # L holds L⁻ᵀL⁻¹
-        for c in range(a + 1):
-            rest = 0.0
-            for t in range(a, k):
-                rest += S[t, a] * S[t, c]
-            L[a, c] = rest
+            eliminate(R, line + a, zero, _at(a, c), line + c, a - c, inverse + a)
     for a in range(k):
         for c in range(a + 1):
-            S[a, c] = L[a, c]
-            S[c, a] = L[a, c]
-    for a in range(k):
-        z[a] = 0.0
-        for c in range(k):
-            z[a] += S[a, c] * h[c]
+            eliminate(R, _at(a, c), zero, turned + a * k + a, turned + c * k + a, k - a, minus)
+        eliminate(R, _at(a, -1), zero, turned + a * k + a, h + a, k - a, minus)
+
+
+@jit
+def _solve_all(halves: Array, k: int, floor: float) -> None:
+    """Halves of (P, −h) become those of (P⁻¹, z), with 1 at the top, in groups of as many as there are lanes."""
+    half, lanes = (k + 1) * (k + 2) // 2, BYTES // halves.itemsize
+    R = np.zeros((half + k * k + 2 * k + 3, lanes), halves.dtype)
+    for first in range(0, len(halves), lanes):
+        used = min(lanes, len(halves) - first)
+        for lane in range(lanes):
+            for t in range(half):
+                R[t, lane] = halves[first + min(lane, used - 1), t]
+        _solve(R, k, floor)
+        for lane in range(used):
+            halves[first + lane, 0] = 1.0
+            for t in range(1, half):
+                halves[first + lane, t] = R[t, lane]
 
 
 @jit
 def row_posterior(
-    indptr: Array,
+    starts: Array,
+    stops: Array,
     columns: Array,
     values: Array,
+    unit: float,
     center: Array,
     loadings: Array,
     precision: Array,
     information: Array,
-) -> tuple[Array, Array]:
-    n, k = len(indptr) - 1, loadings.shape[1]
-    mean, covariance = np.zeros((n, k)), np.zeros((n, k, k))
-    total, h, L = np.empty((k + 1) * (k + 2) // 2), np.empty(k), np.empty((k, k))
-    for u in range(n):
-        _posterior(
-            indptr[u], indptr[u + 1], columns, values, center, loadings, precision, information,
-            total, h, L, covariance[u], mean[u],
-        )  # fmt: skip
-    return mean, covariance
+    prior: Array,
+    floor: float,
+    k: int,
+    halves: Array,
+) -> None:
+    """Into ``halves``, which are zero."""
+    half, step, width = (k + 1) * (k + 2) // 2, BYTES // loadings.itemsize, loadings.shape[1]
+    longest = 1
+    for u in range(len(starts)):
+        longest = max(longest, stops[u] - starts[u])
+    scaled, h = np.empty(longest, loadings.dtype), np.zeros((1, width), loadings.dtype)
+    certain = len(information) == 0
+    B = np.zeros((longest if certain else 1, width), loadings.dtype)
+    A = np.zeros((width, width), loadings.dtype)
+    if not certain:
+        _sum_of_lines(columns, starts, stops, information, halves, np.arange(len(starts)))
+    for u in range(len(starts)):
+        start, m = starts[u], stops[u] - starts[u]
+        if m > 0:
+            for e in range(m):
+                j = columns[start + e]
+                scaled[e] = precision[j] / unit * (values[start + e] - center[j])
+            h[:] = 0
+            for c in range(0, width, step):
+                weighted_sum_of_lines(scaled, columns[start : start + m], 0, m, loadings, c, h, 0)
+            for a in range(k):
+                halves[u, _at(a, -1)] -= h[0, a]
+            if certain:
+                for e in range(m):
+                    j = columns[start + e]
+                    root = np.sqrt(precision[j])
+                    for c in range(width):
+                        B[e, c] = root * loadings[j, c]
+                gram(B, m, k, A)
+                for a in range(k):
+                    for c in range(a + 1):
+                        halves[u, _at(a, c)] += A[a, c]
+        for t in range(half):
+            halves[u, t] += prior[t]
+    _solve_all(halves, k, loadings.dtype.type(floor))
 
 
 @jit
-def posterior_sums(
-    indptr: Array,
-    columns: Array,
-    values: Array,
-    weights: Array,
-    center: Array,
-    loadings: Array,
-    precision: Array,
-    information: Array,
-) -> tuple[Array, Array, Array, Array]:
-    d, k = loadings.shape
+def row_moments(halves: Array, weights: Array, k: int, means: Array) -> Array:
+    """Halves of (S, z) become those of w E[z̃ z̃ᵀ], and ``means`` w z̃; returns the sum of all halves."""
     half = (k + 1) * (k + 2) // 2
-    second, first, squares, everywhere = np.zeros((d, half)), np.zeros((d, k + 1)), np.zeros(d), np.zeros(half)
-    total, h, L, S, z = np.empty(half), np.empty(k), np.empty((k, k)), np.empty((k, k)), np.empty(k)
-    moment = np.empty(half)
-    for u in range(len(indptr) - 1):
-        w = weights[u]
-        if w == 0 or indptr[u] == indptr[u + 1]:
-            continue
-        _posterior(
-            indptr[u], indptr[u + 1], columns, values, center, loadings, precision, information,
-            total, h, L, S, z,
-        )  # fmt: skip
-        moment[0] = w
+    everywhere = np.zeros(half)
+    for u in range(len(halves)):
+        w = halves.dtype.type(weights[u])
+        means[u, 0] = 1.0
         for a in range(k):
-            start = (a + 1) * (a + 2) // 2
-            moment[start] = w * z[a]
+            means[u, 1 + a] = halves[u, _at(a, -1)]
+        for a in range(k):
+            start, z = _at(a, 0), means[u, 1 + a]
             for c in range(a + 1):
-                moment[start + 1 + c] = w * (z[a] * z[c] + S[a, c])
+                halves[u, start + c] += z * means[u, 1 + c]
         for t in range(half):
-            everywhere[t] += moment[t]
-        for entry in range(indptr[u], indptr[u + 1]):
+            halves[u, t] *= w
+            everywhere[t] += halves[u, t]
+        for a in range(k + 1):
+            means[u, a] *= w
+    return everywhere
+
+
+@jit
+def entries_by_column(
+    starts: Array, stops: Array, columns: Array, values: Array, unit: float, center: Array
+) -> tuple[Array, Array, Array, Array]:
+    """The entries of some rows by column, in the order in which columns are first met: these columns, where the entries
+    of each begin, and the row (its position among ``starts``) and e = (v − c_j) / unit of every entry.
+    """
+    entries = 0
+    for u in range(len(starts)):
+        entries += stops[u] - starts[u]
+    place = np.full(len(center), -1, np.int32)
+    met = np.empty(min(entries, len(center)), np.int32)
+    begins = np.zeros(len(met) + 1, np.int64)
+    n = 0
+    for u in range(len(starts)):
+        for entry in range(starts[u], stops[u]):
             j = columns[entry]
-            e = values[entry] - center[j]
-            for t in range(half):
-                second[j, t] += moment[t]
-            first[j, 0] += w * e
-            for a in range(k):
-                first[j, a + 1] += w * e * z[a]
-            squares[j] += w * e * e
-    return second, first, squares, everywhere
+            if place[j] < 0:
+                place[j] = n
+                met[n] = j
+                n += 1
+            begins[place[j] + 1] += 1
+    for t in range(n):
+        begins[t + 1] += begins[t]
+    free = begins[:n].copy()
+    rows, e = np.empty(entries, np.int32), np.empty(entries, values.dtype)
+    for u in range(len(starts)):
+        for entry in range(starts[u], stops[u]):
+            j = columns[entry]
+            t = place[j]
+            rows[free[t]] = u
+            e[free[t]] = (values[entry] - center[j]) / unit
+            free[t] += 1
+    return met[:n], begins[: n + 1], rows, e
+
+
+@jit
+def column_sums(
+    met: Array,
+    begins: Array,
+    rows: Array,
+    e: Array,
+    moments: Array,
+    means: Array,
+    second: Array,
+    first: Array,
+    squares: Array,
+) -> None:
+    """Adds to the columns met what rows tell about them (:func:`onesided.kernels.reference.posterior_sums`)."""
+    step = BYTES // means.itemsize
+    _sum_of_lines(rows, begins[:-1], begins[1:], moments, second, met)
+    for t in range(len(met)):
+        for c in range(0, means.shape[1], step):
+            weighted_sum_of_lines(e, rows, begins[t], begins[t + 1], means, c, first, met[t])
+        total = 0.0
+        for entry in range(begins[t], begins[t + 1]):
+            total += means[rows[entry], 0] * e[entry] * e[entry]
+        squares[met[t]] += total
+
+
+@jit
+def column_posterior(
+    second: Array,
+    first: Array,
+    squares: Array,
+    fixed: Array,
+    free: Array,
+    precision: Array,
+    prior: Array,
+    pull: Array,
+) -> tuple[Array, Array, Array]:
+    K = len(free)
+    wide = (K + 1) * (K + 2) // 2
+    halves = np.zeros((len(second), wide))
+    for j in range(len(second)):
+        for a in range(K):
+            if not free[a]:
+                halves[j, _at(a, a)] = 1.0  # solved apart, to zero
+                continue
+            explained = 0.0
+            for c in range(K):
+                explained += second[j, _half(max(a, c), min(a, c))] * fixed[j, c]
+                if c <= a and free[c]:
+                    halves[j, _at(a, c)] = prior[a, c] + precision[j] * second[j, _half(a, c)]
+            halves[j, _at(a, -1)] = -pull[j, a] - precision[j] * (first[j, a] - explained)
+    _solve_all(halves, K, 0.0)
+    at, spread, residual = fixed.copy(), np.zeros((len(second), K * (K + 1) // 2)), squares.copy()
+    for j in range(len(second)):
+        for a in range(K):
+            if free[a]:
+                at[j, a] = halves[j, _at(a, -1)]
+            residual[j] -= 2.0 * at[j, a] * first[j, a]
+            for c in range(a + 1):
+                t = _half(a, c)
+                if free[a] and free[c]:
+                    spread[j, t] = halves[j, _at(a, c)]
+                residual[j] += (1.0 if a == c else 2.0) * second[j, t] * (spread[j, t] + at[j, a] * at[j, c])
+    return at, spread, residual
+
+
+@jit
+def _half(a: int, c: int) -> int:
+    """Where the half of a matrix has its entry (a, c), c ≤ a."""
+    return a * (a + 1) // 2 + c
+
+
+@jit
+def column_information(loadings: Array, noise: Array, spread: Array, information: Array) -> None:
+    for j in range(len(loadings)):
+        for a in range(loadings.shape[1] + 1):
+            for c in range(a + 1):
+                product = loadings[j, a - 1] * loadings[j, c - 1] if c > 0 else 0.0
+                information[j, _half(a, c)] = (spread[j, _half(a, c)] + product) / noise[j]
 
 
 @jit
 def leave_one_out(
-    indptr: Array,
+    starts: Array,
+    stops: Array,
     columns: Array,
     values: Array,
-    weights: Array,
+    unit: float,
     center: Array,
     loadings: Array,
     precision: Array,
     information: Array,
+    prior: Array,
+    floor: float,
+    k: int,
 ) -> Array:
-    k = loadings.shape[1]
-    scores = np.zeros((len(indptr) - 1, 5))
-    total, h, L, S, z = (
-        np.empty((k + 1) * (k + 2) // 2),
-        np.empty(k),
-        np.empty((k, k)),
-        np.empty((k, k)),
-        np.empty(k),
-    )
-    Sy, others = np.empty(k), np.empty(k)
-    gram = np.empty((k, k))  # Σ γ y yᵀ / (1 − h), of which tr(S gram)² makes the overlap
-    for u in range(len(indptr) - 1):
-        if weights[u] == 0:
-            continue
-        gram[:] = 0.0
-        overlap = 0.0
-        _posterior(
-            indptr[u], indptr[u + 1], columns, values, center, loadings, precision, information,
-            total, h, L, S, z,
-        )  # fmt: skip
-        for entry in range(indptr[u], indptr[u + 1]):
-            j = columns[entry]
-            fit, own = 0.0, 0.0
+    scores = np.zeros((len(starts), 5))
+    width, step, longest = loadings.shape[1], BYTES // loadings.itemsize, 4
+    for u in range(len(starts)):
+        longest = max(longest, stops[u] - starts[u] + 4)  # products are made four at a time
+    B, P = np.zeros((longest, width), loadings.dtype), np.zeros((longest, width), loadings.dtype)
+    A, S, SA = np.zeros((width, width), loadings.dtype), np.zeros((width, width), loadings.dtype), np.zeros((k, k))
+    z, root = np.zeros((1, width), loadings.dtype), np.empty(longest)
+    wide = -(-(k + 1) * (k + 2) // (2 * step)) * step
+    chunk = max(1, ROOM // wide)
+    for lowest in range(0, len(starts), chunk):
+        some = slice(lowest, lowest + chunk)
+        halves = np.zeros((len(starts[some]), wide), loadings.dtype)
+        known = (unit, center, loadings, precision, information, prior, floor, k)
+        row_posterior(starts[some], stops[some], columns, values, *known, halves)
+        for t in range(len(halves)):
+            u = lowest + t
+            start, m, half = starts[u], stops[u] - starts[u], halves[t]
             for a in range(k):
-                fit += loadings[j, a] * z[a]
-                Sy[a] = 0.0
-                for c in range(k):
-                    Sy[a] += S[a, c] * loadings[j, c]
-                own += Sy[a] * loadings[j, a]
-            left = max(1.0 - precision[j] * own, SMALLEST_LEFT)
-            for a in range(k):
-                scaled = precision[j] / left * loadings[j, a]
-                for c in range(k):
-                    gram[a, c] += scaled * loadings[j, c]
-            overlap += 1.0 - (precision[j] * own / left) ** 2
-            e = (values[entry] - center[j] - fit) / left
-            spread = 0.0
-            if len(information) > 0:
-                gamma = precision[j]
-                for a in range(k):
-                    others[a] = z[a] - gamma * e * Sy[a]
-                spread = information[j, 0] / gamma
-                for a in range(k):
-                    start = (a + 1) * (a + 2) // 2
-                    spread += 2.0 * information[j, start] / gamma * others[a]
-                    for c in range(a + 1):
-                        V = information[j, start + 1 + c] / gamma - loadings[j, a] * loadings[j, c]
-                        moment = others[a] * others[c] + S[a, c] + gamma * Sy[a] * Sy[c] / left
-                        spread += (1.0 if a == c else 2.0) * V * moment
-                spread = max(spread, 0.0)  # below zero only by rounding
-            variance = 1.0 / (precision[j] * left) + spread
-            square = e * e / variance
-            scores[u, 0] -= 0.5 * (np.log(2.0 * np.pi * variance) + square)
-            scores[u, 1] += e * e
-            scores[u, 2] += square
-            scores[u, 3] += square * square
-        for a in range(k):
-            for c in range(k):
-                L[a, c] = 0.0
-                for t in range(k):
-                    L[a, c] += S[a, t] * gram[t, c]
-        for a in range(k):
-            for c in range(k):
-                overlap += L[a, c] * L[c, a]
-        m = float(indptr[u + 1] - indptr[u])
-        scores[u, 4] = min(max(overlap, m), m * m)
+                z[0, a] = half[_at(a, -1)]
+                for c in range(a + 1):
+                    S[a, c] = half[_at(a, c)]
+                    S[c, a] = half[_at(a, c)]
+            for e in range(m):
+                for c in range(0, width, step):
+                    gather(loadings, columns[start + e], c, B, e)
+            for e in range(0, m, 4):
+                for c in range(0, width, step):
+                    products(B, e, S, k + k % 2, c, P)
+            for e in range(m):
+                j = columns[start + e]
+                gamma, own = precision[j], np.float64(inner(B, e, P, e))
+                left = max(1.0 - gamma * own, SMALLEST_LEFT)
+                root[e] = np.sqrt(gamma / left)
+                residual = ((values[start + e] - center[j]) / unit - inner(B, e, z, 0)) / left
+                spread = 0.0
+                if len(information) > 0:
+                    spread += _spread(information[j], half, z[0], P[e], B[e], gamma, residual, left, own, k)
+                variance = 1.0 / (gamma * left) + spread
+                square = residual * residual / variance
+                scores[u, 0] -= 0.5 * (np.log(2.0 * np.pi * variance) + square)
+                scores[u, 1] += residual * residual
+                scores[u, 2] += square
+                scores[u, 3] += square * square
+            scores[u, 4] = _overlap(B, P, S, root, m, k, A, SA)
     return scores
+
+
+@jit
+def _spread(
+    information: Array,
+    half: Array,
+    z: Array,
+    Sy: Array,
+    y: Array,
+    gamma: float,
+    residual: float,
+    left: float,
+    own: float,
+    k: int,
+) -> float:
+    """tr(V E[z̃ z̃ᵀ]) without the entry, of which V = information / γ − ỹ ỹᵀ."""
+    total, along = information[0] / gamma, 0.0
+    for a in range(k):
+        o = z[a] - gamma * residual * Sy[a]
+        along += y[a] * o
+        start, twice = _at(a, 0), 0.0
+        for c in range(a):
+            other = z[c] - gamma * residual * Sy[c]
+            moment = o * other + half[start + c] + gamma / left * Sy[a] * Sy[c]
+            twice += information[start + c] * moment
+        moment = o * o + half[start + a] + gamma / left * Sy[a] * Sy[a]
+        total += (2.0 * information[start - 1] * o + 2.0 * twice + information[start + a] * moment) / gamma
+    return float(max(total - along * along - own - gamma / left * own * own, 0.0))  # below zero only by rounding
+
+
+@jit
+def _overlap(B: Array, P: Array, S: Array, root: Array, m: int, k: int, A: Array, SA: Array) -> float:
+    """Σ ρ² over all pairs of a row's entries, i = j included: one by one, or as a trace where the row is long."""
+    overlap = float(m)
+    if m <= k:
+        for e in range(m):
+            for h in range(e):
+                overlap += 2.0 * (root[e] * root[h] * inner(P, e, B, h)) ** 2
+    else:
+        for e in range(m):
+            own = root[e] * root[e] * inner(P, e, B, e)
+            overlap -= own * own
+        for e in range(m):
+            for c in range(k):
+                B[e, c] *= root[e]
+        gram(B, m, k, A)  # of the scaled block, which is not needed any more
+        np.dot(S[:k, :k].astype(np.float64), A[:k, :k].astype(np.float64), SA)
+        for a in range(k):
+            for c in range(k):
+                overlap += SA[a, c] * SA[c, a]
+    return float(min(max(overlap, m), m * m))

@@ -102,8 +102,47 @@ def pair_pass(
     return loss, gradient
 
 
-def row_pass(indptr: Array, columns: Array, values: Array, weights: Array, X: Array, rank: int) -> tuple[float, Array]:
-    """½ Σ_u w (‖A‖² − 2‖b‖²) and its gradient, for x_j: 2 Σ_u w (A x_j − v_j b).
+def first_values(indptr: Array, columns: Array, values: Array, weights: Array, n_columns: int) -> tuple[Array, Array]:
+    """Whether a row of positive weight has each column, and the value of the first that does."""
+    seen, first = np.zeros(n_columns, dtype=bool), np.zeros(n_columns)
+    for u, row in _rows(indptr):
+        if weights[u] > 0:
+            new = ~seen[columns[row]]
+            first[columns[row][new]] = values[row][new]
+            seen[columns[row]] = True
+    return seen, first
+
+
+def column_sums(
+    indptr: Array, columns: Array, values: Array, weights: Array, center: Array, scale: float
+) -> tuple[Array, Array]:
+    """Sums over the rows that have each column, with e = (v − c_j) / scale and m the number of the row's entries: of
+    w, of w where m > 1, of we, we², we⁴, w (m − 1) and w² (m − 1).
+
+    And three sums over rows: w m (m − 1), w ((Σe)² − Σe²) and w ((Σe²)² − Σe⁴), which are of w, of wp and of wp² over
+    all products p of two different entries of a row.
+    """
+    sums, products = np.zeros((len(center), 7)), np.zeros(3)
+    for u, row in _rows(indptr):
+        w, m, e = weights[u], row.stop - row.start, (values[row] - center[columns[row]]) / scale
+        one = np.ones(m)
+        parts = (w * one, w * (m > 1) * one, w * e, w * e**2, w * e**4, w * (m - 1) * one, w**2 * (m - 1) * one)
+        sums[columns[row]] += np.column_stack(parts)
+        products += w * np.array([m * (m - 1), e.sum() ** 2 - np.sum(e**2), np.sum(e**2) ** 2 - np.sum(e**4)])
+    return sums, products
+
+
+def row_pass(
+    indptr: Array,
+    columns: Array,
+    values: Array,
+    weights: Array,
+    center: Array,
+    scale: float,
+    X: Array,
+    rank: int,
+) -> tuple[float, Array]:
+    """½ Σ_u w (‖A‖² − 2‖b‖²) and its gradient, for x_j: 2 Σ_u w (A x_j − v_j b), of values (v − c_j) / scale.
 
     This is ½ Σ_ij N_ij (x_iᵀx_j − T̂_ij)² over all pairs of columns, diagonal included, up to a constant. Columns of X
     beyond the rank are zero.
@@ -111,7 +150,7 @@ def row_pass(indptr: Array, columns: Array, values: Array, weights: Array, X: Ar
     X = X[:, :rank]
     loss, gradient = 0.0, np.zeros(X.shape)
     for u, row in _rows(indptr):
-        B, v = X[columns[row]].astype(np.float64), values[row].astype(np.float64)
+        B, v = X[columns[row]].astype(np.float64), (values[row] - center[columns[row]]) / scale
         A, b = B.T @ B, B.T @ v
         loss += 0.5 * weights[u] * (np.sum(A**2) - 2 * b @ b)
         gradient[columns[row]] += 2 * weights[u] * (B @ A - np.outer(v, b))
@@ -127,98 +166,133 @@ def curvature(indptr: Array, columns: Array, weights: Array, X: Array) -> Array:
     return blocks
 
 
-def gram_product(indptr: Array, columns: Array, values: Array, weights: Array, V: Array) -> Array:
-    """M̂ᵀ diag(w) M̂ V."""
+def gram_product(
+    indptr: Array, columns: Array, values: Array, weights: Array, center: Array, scale: float, effect: float, V: Array
+) -> Array:
+    """(M̂ᵀ diag(w) M̂ − τ²N) V for values (v − c_j) / scale; ``effect`` is τ²."""
     product = np.zeros(V.shape)
     for u, row in _rows(indptr):
-        v = values[row].astype(np.float64)
-        product[columns[row]] += weights[u] * np.outer(v, v @ V[columns[row]])
+        v = (values[row] - center[columns[row]]) / scale
+        product[columns[row]] += weights[u] * ((np.outer(v, v) - effect) @ V[columns[row]])
     return product
 
 
 def row_posterior(
-    indptr: Array,
+    starts: Array,
+    stops: Array,
     columns: Array,
     values: Array,
+    unit: float,
     center: Array,
     loadings: Array,
     precision: Array,
     information: Array,
-) -> tuple[Array, Array]:
-    """Posterior mean and covariance of each row's k coordinates, with columns that may themselves be uncertain.
+    prior: Array,
+    floor: float,
+    k: int,
+) -> Array:
+    """The posterior of the k coordinates of rows, each of which has the entries from a start to a stop.
 
-    v = c_j + y_jᵀz + ε with z ~ N(0, I), var ε = 1/γ_j, and (c_j, y_j) known up to a covariance V_j:
+    (v − c_j) / unit = y_jᵀz + ε with z ~ N(m, Σ), var ε = 1/γ_j, and (c_j, y_j) known up to a covariance V_j:
 
-        S = (I + Σ γ (y yᵀ + V_yy))⁻¹,   z = S Σ γ (y (v − c) − V_yc)
+        S = (Σ⁻¹ + Σ_j γ (y yᵀ + V_yy))⁻¹,   z = S (Σ⁻¹m + Σ_j γ (y (v − c) − V_yc))
 
-    ``information`` holds γ_j (ỹ ỹᵀ + V_j) with ỹ = (0, y_j), as lower halves; it has no rows where V = 0.
+    Matrices over (1, z) are lower halves. ``information`` holds γ_j (ỹ ỹᵀ + V_j) with ỹ = (0, y_j); it has no rows
+    where V = 0. ``prior`` holds Σ⁻¹ and, beside the 1, −Σ⁻¹m; ``floor`` is the smallest eigenvalue of Σ⁻¹. The result
+    holds S and, beside the 1, z. Columns of loadings and of halves beyond their number are zero.
     """
-    n, k = len(indptr) - 1, loadings.shape[1]
-    mean, covariance = np.zeros((n, k)), np.zeros((n, k, k))
-    for u, row in _rows(indptr):
-        mean[u], covariance[u] = _posterior(columns[row], values[row], center, loadings, precision, information)
-    return mean, covariance
-
-
-def _posterior(
-    j: Array, v: Array, center: Array, loadings: Array, precision: Array, information: Array
-) -> tuple[Array, Array]:
-    y, gamma = loadings[j], precision[j]
-    total = unpacked(_information(loadings, precision, information)[j].sum(axis=0))
-    covariance = np.linalg.inv(np.eye(y.shape[1]) + total[1:, 1:])
-    return covariance @ (y.T @ (gamma * (v - center[j])) - total[1:, 0]), covariance
-
-
-def _information(loadings: Array, precision: Array, information: Array) -> Array:
-    if len(information):
-        return information
-    y = np.column_stack([np.zeros(len(loadings)), loadings])
-    return packed(precision[:, None, None] * y[:, :, None] * y[:, None, :])
+    half = (k + 1) * (k + 2) // 2
+    halves = np.zeros((len(starts), half))
+    for u, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+        j, v = columns[start:stop], values[start:stop]
+        y = np.column_stack([np.zeros(len(j)), loadings[j, :k].astype(np.float64)])
+        known = unpacked(information[j, :half].sum(axis=0)) if len(information) else (y.T * precision[j]) @ y
+        total = unpacked(prior[:half]) + known
+        h = y[:, 1:].T @ (precision[j] * (v - center[j]) / unit) - total[1:, 0]
+        posterior = np.eye(k + 1)
+        posterior[1:, 1:] = np.linalg.inv(total[1:, 1:])
+        posterior[1:, 0] = posterior[0, 1:] = posterior[1:, 1:] @ h
+        halves[u] = packed(posterior)
+    return halves
 
 
 def posterior_sums(
-    indptr: Array,
+    starts: Array,
+    stops: Array,
+    weights: Array,
     columns: Array,
     values: Array,
-    weights: Array,
+    unit: float,
     center: Array,
-    loadings: Array,
-    precision: Array,
-    information: Array,
+    *known: Any,
 ) -> tuple[Array, Array, Array, Array]:
-    """What rows tell about columns: sums over the rows u that have column j, with z̃ = (1, z) and e = v − c_j.
+    """What rows tell about columns: sums over the rows u that have column j, with z̃ = (1, z) and e = (v − c_j) / unit.
 
-    Σ w E[z̃ z̃ᵀ] and Σ w e E[z̃] and Σ w e² for every column, and Σ w E[z̃ z̃ᵀ] over all rows that have entries;
-    E[z zᵀ] = z zᵀ + S. Squares are lower halves.
+    Σ w E[z̃ z̃ᵀ] and Σ w e E[z̃] and Σ w e² for every column, and Σ w E[z̃ z̃ᵀ] over all rows; E[z zᵀ] = z zᵀ + S. Squares
+    are lower halves.
     """
-    d, k = loadings.shape
+    d, k = len(center), known[-1]
     half = (k + 1) * (k + 2) // 2
     second, first, squares, total = np.zeros((d, half)), np.zeros((d, k + 1)), np.zeros(d), np.zeros(half)
-    for u, row in _rows(indptr):
-        j = columns[row]
-        if weights[u] > 0 and len(j):
-            z, S = _posterior(j, values[row], center, loadings, precision, information)
-            one = np.concatenate([[1.0], z])
-            moment, e = np.outer(one, one), values[row] - center[j]
-            moment[1:, 1:] += S
-            second[j] += weights[u] * packed(moment)
-            first[j] += weights[u] * np.outer(e, one)
-            squares[j] += weights[u] * e**2
-            total += weights[u] * packed(moment)
+    posteriors = unpacked(row_posterior(starts, stops, columns, values, unit, center, *known))
+    for start, stop, w, moment in zip(starts, stops, weights, posteriors, strict=True):
+        j = columns[start:stop]
+        one, e = moment[0].copy(), (values[start:stop] - center[j]) / unit
+        moment[1:, 1:] += np.outer(one[1:], one[1:])
+        second[j] += w * packed(moment)
+        first[j] += w * np.outer(e, one)
+        squares[j] += w * e**2
+        total += w * packed(moment)
     return second, first, squares, total
 
 
+def column_posterior(
+    second: Array,
+    first: Array,
+    squares: Array,
+    fixed: Array,
+    free: Array,
+    precision: Array,
+    prior: Array,
+    pull: Array,
+) -> tuple[Array, Array, Array]:
+    """Columns given what rows tell about them: the mean and covariance of (c_j, y_j), and Σ w E[(v − ỹᵀz̃)²].
+
+    Of the coordinates some are ``free``, the others as ``fixed`` (where those are zero) has them. ``prior`` is a
+    precision and ``pull`` its product with the prior mean, c_j being counted from where it was.
+    """
+    moments = unpacked(second[:, : len(free) * (len(free) + 1) // 2])
+    at, V, residual = fixed.copy(), np.zeros_like(moments), np.empty(len(fixed))
+    for j, M in enumerate(moments):
+        inside = np.ix_(free, free)
+        V[j][inside] = np.linalg.inv(prior[inside] + precision[j] * M[inside])
+        target = first[j, : len(free)] - M @ fixed[j]
+        at[j, free] = V[j][inside] @ (pull[j, free] + precision[j] * target[free])
+        residual[j] = squares[j] - 2 * at[j] @ first[j, : len(free)] + at[j] @ M @ at[j] + np.sum(V[j] * M)
+    return at, packed(V), residual
+
+
+def column_information(loadings: Array, noise: Array, spread: Array, information: Array) -> None:
+    """Fills in (ỹ ỹᵀ + V_j) / ψ_j, ỹ = (0, y_j), as lower halves."""
+    y = np.column_stack([np.zeros(len(loadings)), loadings])
+    information[:, : spread.shape[1]] = (packed(y[:, :, None] * y[:, None, :]) + spread) / noise[:, None]
+
+
 def leave_one_out(
-    indptr: Array,
+    starts: Array,
+    stops: Array,
     columns: Array,
     values: Array,
-    weights: Array,
+    unit: float,
     center: Array,
     loadings: Array,
     precision: Array,
     information: Array,
+    prior: Array,
+    floor: float,
+    k: int,
 ) -> Array:
-    """For each row of positive weight, sums over its entries, each predicted from the row's others.
+    """For each row, sums over its entries, each predicted from the row's others.
 
     With h = γ yᵀSy the prediction without an entry leaves the residual e = (v − c − yᵀz) / (1 − h), with variance
     s² = 1/(γ (1 − h)) + tr(V E[z̃ z̃ᵀ]), where z and S are without the entry, too: z − γ e S y and
@@ -226,23 +300,25 @@ def leave_one_out(
     e², of e²/s² and of its square. And Σ ρ² over all pairs of entries, i = j included, of the correlations between
     residuals, γ_i γ_j (y_iᵀSy_j)² / ((1 − h_i)(1 − h_j)) for i ≠ j.
     """
-    scores = np.zeros((len(indptr) - 1, 5))
-    everything = unpacked(_information(loadings, precision, information))
-    for u, row in _rows(indptr):
-        if weights[u] > 0:
-            z, S = _posterior(columns[row], values[row], center, loadings, precision, information)
-            scores[u, 4] = _overlap(loadings[columns[row]] * np.sqrt(precision[columns[row], None]), S)
-            for j, v in zip(columns[row], values[row], strict=True):
-                y, gamma = loadings[j], precision[j]
-                left = max(1 - gamma * y @ S @ y, SMALLEST_LEFT)
-                e = (v - center[j] - y @ z) / left
-                one = np.concatenate([[1.0], z - gamma * e * S @ y])
-                others = np.outer(one, one)
-                others[1:, 1:] += S + gamma * np.outer(S @ y, S @ y) / left
-                spread = np.sum((everything[j] / gamma - np.outer([0.0, *y], [0.0, *y])) * others)
-                variance = 1 / (gamma * left) + max(spread, 0.0)
-                square = e**2 / variance
-                scores[u, :4] += -(np.log(2 * np.pi * variance) + square) / 2, e**2, square, square**2
+    scores, half = np.zeros((len(starts), 5)), (k + 1) * (k + 2) // 2
+    known = (columns, values, unit, center, loadings, precision, information, prior, floor, k)
+    for u, posterior in enumerate(unpacked(row_posterior(starts, stops, *known))):
+        z, S = posterior[0, 1:], posterior[1:, 1:]
+        row = slice(starts[u], stops[u])
+        scores[u, 4] = _overlap(loadings[columns[row], :k] * np.sqrt(precision[columns[row], None]), S)
+        for j, v in zip(columns[row], values[row], strict=True):
+            y, gamma = loadings[j, :k], precision[j]
+            left = max(1 - gamma * y @ S @ y, SMALLEST_LEFT)
+            e = ((v - center[j]) / unit - y @ z) / left
+            one = np.concatenate([[1.0], z - gamma * e * S @ y])
+            others = np.outer(one, one)
+            others[1:, 1:] += S + gamma * np.outer(S @ y, S @ y) / left
+            V = np.zeros((k + 1, k + 1))
+            if len(information):
+                V = unpacked(information[j, :half]) / gamma - np.outer([0.0, *y], [0.0, *y])
+            variance = 1 / (gamma * left) + max(np.sum(V * others), 0.0)
+            square = e**2 / variance
+            scores[u, :4] += -(np.log(2 * np.pi * variance) + square) / 2, e**2, square, square**2
     return scores
 
 

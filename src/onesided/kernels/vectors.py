@@ -48,6 +48,15 @@ class _Array:
         pointer = self.builder.bitcast(self._address(line, column), self.piece.as_pointer())
         self.builder.store(piece, pointer, align=self.size)
 
+    def add(self, piece: ir.Value, line: ir.Value, column: ir.Value) -> None:
+        """Add a piece of this precision or a lower one to what is there."""
+        kind = ir.VectorType(self.number, piece.type.count)
+        if piece.type != kind:
+            piece = self.builder.fpext(piece, kind)
+        pointer = self.builder.bitcast(self._address(line, column), kind.as_pointer())
+        old = self.builder.load(pointer, align=self.size)
+        self.builder.store(self.builder.fadd(old, piece), pointer, align=self.size)
+
     def spread(self, line: ir.Value | None, column: ir.Value) -> ir.Value:
         """One number of the array in every lane."""
         return self.filled(self.builder.load(self._address(line, column)))
@@ -65,6 +74,12 @@ class _Array:
         kind = ir.FunctionType(self.number, [self.number, self.piece])
         add = cgutils.get_or_insert_function(self.builder.module, kind, name)
         return self.builder.call(add, [ir.Constant(self.number, 0.0), piece], fastmath=("reassoc",))
+
+
+def _index(builder: ir.IRBuilder, array: _Array, at: ir.Value) -> ir.Value:
+    """A whole number of an array, as wide as positions are."""
+    number = builder.load(builder.gep(array.data, [at]))
+    return number if number.type == INDEX else builder.sext(number, INDEX)
 
 
 def _multiply_add(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
@@ -121,19 +136,18 @@ def gather(_: Any, X: Any, j: Any, c: Any, B: Any, k: Any) -> Any:
 
 
 @intrinsic
-def weighted_sum(_: Any, values: Any, start: Any, m: Any, B: Any, c: Any, b: Any) -> Any:
-    """b[c:] = Σ_k values[start + k] B[k, c:] over m lines, one piece."""
+def weighted_sum(_: Any, v: Any, m: Any, B: Any, c: Any, b: Any) -> Any:
+    """b[c:] = Σ_k v[k] B[k, c:] over m lines, one piece."""
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        values, start, m, B, c, b = _arrays(context, builder, signature, arguments)
+        v, m, B, c, b = _arrays(context, builder, signature, arguments)
         loop = _Loop(builder, [B.zero])
-        v = values.spread(None, builder.add(start, loop.counter))
-        sums = _multiply_add(builder, v, B.load(loop.counter, c), loop.carried[0])
+        sums = _multiply_add(builder, v.spread(None, loop.counter), B.load(loop.counter, c), loop.carried[0])
         loop.end([sums], 1, m)
         b.store(sums, None, c)
         return context.get_dummy_value()
 
-    return types.void(values, types.intp, types.intp, B, types.intp, b), code
+    return types.void(v, types.intp, B, types.intp, b), code
 
 
 @intrinsic
@@ -227,3 +241,65 @@ def sum_of_squares(_: Any, A: Any, lines: Any) -> Any:
         return A.total(sums)
 
     return A.dtype(A, types.intp), code
+
+
+def _sum_of_lines(pieces: int) -> Any:
+    """out[k, c:] += Σ table[lines[e], c:] over e from start to stop, so many pieces wide."""
+
+    @intrinsic
+    def sum_of_lines(_: Any, lines: Any, start: Any, stop: Any, table: Any, c: Any, out: Any, k: Any) -> Any:
+        def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+            lines, start, stop, table, c, out, k = _arrays(context, builder, signature, arguments)
+            columns = [builder.add(c, _constant(p * table.lanes)) for p in range(pieces)]
+            loop = _Loop(builder, [table.zero] * pieces)
+            line = _index(builder, lines, builder.add(start, loop.counter))
+            sums = [
+                builder.fadd(table.load(line, column), one) for column, one in zip(columns, loop.carried, strict=True)
+            ]
+            loop.end(sums, 1, builder.sub(stop, start))
+            for column, one in zip(columns, sums, strict=True):
+                out.add(one, k, column)
+            return context.get_dummy_value()
+
+        return types.void(lines, types.intp, types.intp, table, types.intp, out, types.intp), code
+
+    return sum_of_lines
+
+
+sum_of_lines_1, sum_of_lines_2, sum_of_lines_4, sum_of_lines_8 = (_sum_of_lines(pieces) for pieces in (1, 2, 4, 8))
+
+
+@intrinsic
+def weighted_sum_of_lines(
+    _: Any, factors: Any, lines: Any, start: Any, stop: Any, table: Any, c: Any, out: Any, k: Any
+) -> Any:
+    """out[k, c:] += Σ factors[e] table[lines[e], c:] over e from start to stop, one piece."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        factors, lines, start, stop, table, c, out, k = _arrays(context, builder, signature, arguments)
+        loop = _Loop(builder, [table.zero])
+        at = builder.add(start, loop.counter)
+        line = _index(builder, lines, at)
+        sums = _multiply_add(builder, factors.spread(None, at), table.load(line, c), loop.carried[0])
+        loop.end([sums], 1, builder.sub(stop, start))
+        out.add(sums, k, c)
+        return context.get_dummy_value()
+
+    return types.void(factors, lines, types.intp, types.intp, table, types.intp, out, types.intp), code
+
+
+@intrinsic
+def eliminate(_: Any, R: Any, i: Any, j: Any, p: Any, q: Any, n: Any, s: Any) -> Any:
+    """R[i] = R[s] (R[j] − Σ_t R[p + t] R[q + t]) over n lines, lane by lane; a line is one piece, and n is positive."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        R, i, j, p, q, n, s = _arrays(context, builder, signature, arguments)
+        first = _constant(0)
+        loop = _Loop(builder, [R.zero])
+        x = R.load(builder.add(p, loop.counter), first)
+        sums = _multiply_add(builder, x, R.load(builder.add(q, loop.counter), first), loop.carried[0])
+        loop.end([sums], 1, n)
+        R.store(builder.fmul(R.load(s, first), builder.fsub(R.load(j, first), sums)), i, first)
+        return context.get_dummy_value()
+
+    return types.void(R, *[types.intp] * 6), code

@@ -17,17 +17,17 @@ column's Σ w_u² over its pairs. So a given ridge matters less the more rows th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.local import Block, LocalEngine
+from onesided.engines.local import LocalEngine
 from onesided.errors import InputError, check_choice
 from onesided.kernels import cpu
 from onesided.objective.penalties import ridge
 from onesided.panel import Panel
+from onesided.tallies import Tally, largest_value, tally
 
 Array = npt.NDArray[Any]
 Diagonal = Literal["fit", "free"]
@@ -70,24 +70,18 @@ class RowObjective:
         row_effect: bool = False,
     ) -> None:
         check_choice("diagonal", diagonal, ("fit", "free"))
-        weights = panel.row_weights if weights is None else weights
-        values = panel.values.astype(np.float64) - (0.0 if center is None else center[panel.columns])
-        self.scale = _root_mean_square(values[np.repeat(weights > 0, panel.row_counts)]) or 1.0
-        values /= self.scale
-        entry_weights = np.repeat(weights, panel.row_counts)
         self.n_columns, self.diagonal = panel.n_columns, diagonal
-        self.counts = np.bincount(panel.columns, entry_weights, minlength=panel.n_columns)
-        self.squares = np.bincount(panel.columns, entry_weights * values**2, minlength=panel.n_columns)
-        # Σ_{i≠j} N_ij for each column j: how much weight it shares with others.
-        self.pair_counts = np.bincount(
-            panel.columns, entry_weights * np.repeat(panel.row_counts - 1, panel.row_counts), panel.n_columns
-        )
-        products = _Products.of(panel, values, weights)
-        self.ridge = ridge * products.sampling_noise
-        self.row_variance = max(products.mean, 0.0) if row_effect else 0.0
+        self._center = np.zeros(panel.n_columns) if center is None else center
+        unit = max(largest_value(panel), float(np.max(np.abs(self._center)))) or 1.0  # whose square is a number
+        own = tally(panel, self._center, unit, weights=weights)
+        size = float(np.sqrt(own.mean_square)) or 1.0
+        own, self.scale = own.in_units_of(size), unit * size
+        self.counts, self.squares = own.counts, own.squares
+        self.pair_counts = own.pairs  # Σ_{i≠j} N_ij for each column j: how much weight it shares with others
+        self.ridge = ridge * _sampling_noise(own)
+        self.row_variance = max(own.mean_product, 0.0) if row_effect else 0.0
         self._dtype = panel.values.dtype
-        values = values.astype(self._dtype, copy=False)
-        self.engine = LocalEngine(panel.indptr, panel.columns, values, weights, panel.n_columns)
+        self.engine = LocalEngine(panel, weights)
         self.resolution = 10 * float(np.finfo(self._dtype).eps)  # relative rounding error of a loss
         self._origin = 0.0
         if self.row_variance > 0:
@@ -101,7 +95,9 @@ class RowObjective:
         rank = X.shape[1] + len(effect)
         factor = cpu.padded(np.column_stack([*effect, X]).astype(self._dtype, copy=False))
         loss, gradient = self.engine.sum(
-            lambda block: cpu.row_pass(block.indptr, block.columns, block.values, block.weights, factor, rank)
+            lambda rows: cpu.row_pass(
+                rows.indptr, rows.columns, rows.values, rows.weights, self._center, self.scale, factor, rank
+            )
         )
         gradient = gradient[:, len(effect) :]
         if self.diagonal == "free":
@@ -152,16 +148,10 @@ class RowObjective:
     def products(self, V: Array) -> Array:
         """The weighted sums of products off the diagonal, M̂ᵀ diag(w) M̂ − τ²N, applied to the columns of V."""
         V = np.ascontiguousarray(V, dtype=np.float64)
-        ones = np.ones(len(self.engine.blocks[0].values) if self.row_variance > 0 else 0)
-
-        def apply(block: Block) -> tuple[Array]:
-            rows = (block.indptr, block.columns)
-            product = cpu.gram_product(*rows, block.values, block.weights, V)
-            if len(ones):
-                product -= self.row_variance * cpu.gram_product(*rows, ones, block.weights, V)
-            return (product,)
-
-        (product,) = self.engine.sum(apply)
+        around = (self._center, self.scale, self.row_variance, V)
+        (product,) = self.engine.sum(
+            lambda rows: (cpu.gram_product(rows.indptr, rows.columns, rows.values, rows.weights, *around),)
+        )
         return np.asarray(product - self.own[:, None] * V)
 
 
@@ -171,50 +161,28 @@ def mean_squared_pair_error(panel: Panel, factor: Array) -> float:
     >>> round(mean_squared_pair_error(Panel.from_dense([[1.0, 3.0]]), np.ones((2, 1))), 12)
     4.0
     """
-    scale = max(_root_mean_square(panel.values), _root_mean_square(factor)) or 1.0
-    values, X = panel.values.astype(np.float64) / scale, np.asarray(factor / scale, dtype=np.float64)
-    weights = panel.row_weights / (panel.row_weights.max() or 1.0)
-    products = _Products.of(panel, values, weights)
-    if products.total_weight == 0:
+    own = tally(panel, scale=largest_value(panel) or 1.0)
+    if own.product_weight == 0:
         raise InputError("no row has two observed entries: there is no pair to compare with")
+    size = float(np.sqrt(own.mean_square)) * largest_value(panel)
+    scale = max(size, float(np.max(np.abs(factor), initial=0.0))) or 1.0
+    weights = panel.row_weights / panel.row_weights.max()
+    own, X = tally(panel, scale=scale, weights=weights), np.asarray(factor / scale, dtype=np.float64)
     explained = 0.0
     if X.shape[1]:
-        engine = LocalEngine(panel.indptr, panel.columns, values, weights, panel.n_columns)
-        wide, rank = cpu.padded(X), X.shape[1]
-        explained = engine.sum(
-            lambda rows: cpu.row_pass(rows.indptr, rows.columns, rows.values, rows.weights, wide, rank)
+        known = (np.zeros(panel.n_columns), scale, cpu.padded(X), X.shape[1])
+        explained = LocalEngine(panel, weights).sum(
+            lambda rows: cpu.row_pass(rows.indptr, rows.columns, rows.values, rows.weights, *known)
         )[0]
-    entry_weights, norms = np.repeat(weights, panel.row_counts), np.sum(X**2, axis=1)[panel.columns]
-    explained -= float(entry_weights @ (norms**2 / 2 - values**2 * norms))
-    return max(2 * explained / products.total_weight + products.mean_square, 0.0) * scale**4  # rounding aside
+    norms = np.sum(X**2, axis=1)
+    explained -= float(own.counts @ norms**2 / 2 - own.squares @ norms)
+    return max(2 * explained / own.product_weight + own.mean_squared_product, 0.0) * scale**4  # rounding aside
 
 
-@dataclass(frozen=True)
-class _Products:
-    """Statistics of all products of two different entries of a row, before any model."""
-
-    total_weight: float
-    mean: float
-    mean_square: float
-    sampling_noise: float  # s √c
-
-    @classmethod
-    def of(cls, panel: Panel, values: Array, weights: Array) -> _Products:
-        counts = panel.row_counts
-        total = float(weights @ (counts * (counts - 1.0)))
-        if total == 0:
-            return cls(0.0, 0.0, 0.0, 0.0)
-        filled = counts > 0
-        starts, used = panel.indptr[:-1][filled], weights[filled]
-        first, second, fourth = (np.add.reduceat(values**k, starts, dtype=np.float64) for k in (1, 2, 4))
-        mean = float(used @ (first**2 - second)) / total
-        mean_square = float(used @ (second**2 - fourth)) / total
-        shared = np.bincount(panel.columns, np.repeat(weights**2 * (counts - 1.0), counts), minlength=panel.n_columns)
-        noise = np.sqrt(max(mean_square - mean**2, 0.0) * (shared @ shared) / shared.sum())
-        return cls(total, mean, mean_square, float(noise))
-
-
-def _root_mean_square(values: Array) -> float:
-    """Divided by the largest first, so that no square can overflow or vanish."""
-    largest = float(np.max(np.abs(values), initial=0.0))
-    return largest * float(np.sqrt(np.mean((values / largest) ** 2, dtype=np.float64))) if largest > 0 else 0.0
+def _sampling_noise(own: Tally) -> float:
+    """s √c of the products of two entries."""
+    total = float(own.shared.sum())
+    if total == 0:
+        return 0.0
+    variance = max(own.mean_squared_product - own.mean_product**2, 0.0)
+    return float(np.sqrt(variance * (own.shared @ own.shared) / total))

@@ -20,6 +20,7 @@ ROOMS = [
     "intake",
     "tables",
     "panel",
+    "checkpoint",
     "parts",
     "synthetic",
     "engines",

@@ -20,6 +20,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import asdict
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -30,6 +31,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from onesided.blending import choose_kappa
+from onesided.checkpoint import Checkpoint, Work
 from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError, counted
 from onesided.estimator import OneSidedEstimator, Unknown, generator
@@ -206,9 +208,18 @@ class OneSidedCompletion(OneSidedEstimator):
         self.max_passes = max_passes
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        progress: Progress | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+    ) -> Self:
         """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN.
 
+        ``checkpoint``, if given, is a folder in which the work is kept after every pass; the same fit with the same
+        folder goes on from there and ends alike (:mod:`onesided.checkpoint`). It needs a seed as ``random_state``.
         ``progress``, if given, is called as work goes on with the passes made of the present step and a number that
         tells how it goes: the loss of a moment solution, the mean logarithm of the noise variance when refining.
         """
@@ -216,10 +227,13 @@ class OneSidedCompletion(OneSidedEstimator):
         panel = _with_weights_as_counts(self._read_for_fit(X))
         check_fittable(panel, 0 if self.rank == "auto" else self.rank)
         check_noise(self.noise_variance, panel.n_columns)
+        kept = Checkpoint.of(checkpoint, panel, self.get_params())
         rng = generator(self.random_state)
-        setting, selection = self._choose(panel, rng, progress)
-        self.blend_ = self._choose_blend(panel, setting, rng, progress)
-        found = fit_row_space(panel, setting, rng, progress=progress)
+        setting, selection = self._choose(panel, rng, progress, kept)
+        # One seed for each, drawn whether or not the work was done before.
+        seeds = [int(seed) for seed in rng.integers(2**31, size=2)]
+        self.blend_ = self._choose_blend(panel, setting, seeds[0], progress, kept.work("blend"))
+        found = fit_row_space(panel, setting, seeds[1], progress=progress, work=kept.work("fit"))
         self.selection_, self.solve_ = selection, found.solve
         self.rank_, self.center_, self.diagonal_ = setting.rank, setting.center, setting.diagonal
         self.refinement_ = found.refinement
@@ -234,7 +248,7 @@ class OneSidedCompletion(OneSidedEstimator):
         return self
 
     def _choose(
-        self, panel: Panel, rng: np.random.Generator, progress: Progress | None
+        self, panel: Panel, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
     ) -> tuple[Setting, Selection | None]:
         """The setting to fit: what was given, and the rest by held-out rows."""
         refined = self._refines(panel.n_columns)
@@ -266,20 +280,20 @@ class OneSidedCompletion(OneSidedEstimator):
             rule=self.rule,
             rng=rng,
             progress=progress,
+            checkpoint=checkpoint,
         )
         return selection.setting, selection
 
-    def _choose_blend(
-        self, panel: Panel, setting: Setting, rng: np.random.Generator, progress: Progress | None
-    ) -> float:
+    def _choose_blend(self, panel: Panel, setting: Setting, seed: int, progress: Progress | None, work: Work) -> float:
         if self.blend is None or (self.blend == "auto" and not enough_rows(panel)):
             return np.inf
         if self.blend != "auto":
             return float(self.blend)
-        seed = int(rng.integers(2**31))
-        return choose_kappa(
-            panel, lambda rows: fit_row_space(rows, setting, seed, passes=SEARCH_PASSES, progress=progress), rng
-        )
+
+        def fit(rows: Panel) -> RowSpace:
+            return fit_row_space(rows, setting, seed, passes=SEARCH_PASSES, progress=progress, work=work)
+
+        return float(work.done(lambda: {"kappa": choose_kappa(panel, fit, seed)})["kappa"])
 
     def _refines(self, n_columns: int) -> bool:
         if self.refine != "auto":

@@ -31,6 +31,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from onesided.checkpoint import NOWHERE, Work
 from onesided.engines.local import cut, in_order, single_blas_thread, workers
 from onesided.kernels import cpu, posterior
 from onesided.kernels.posterior import ROOM
@@ -51,6 +52,17 @@ NOISE_PASSES = 5  # that only find each column's own noise, where all weighed al
 START_NOISE = 0.1  # of the variance, at least: noise that starts too low takes many passes to rise
 START_SPREAD = 0.05  # of the variance: a prior variance for directions that the start leaves empty
 PIECES = 16  # into which the rows that are held are cut for threads
+MOVING = (  # what a pass changes of the columns
+    "center",
+    "loadings",
+    "spread",
+    "noise",
+    "row_mean",
+    "row_covariance",
+    "prior_mean",
+    "prior_covariance",
+    "mean_noise",
+)
 MEMORY = 1 << 29  # bytes beyond which "auto" leaves the moment solution as it is
 
 
@@ -67,6 +79,7 @@ def refine(
     center: Center,
     passes: int = PASSES,
     progress: Progress | None = None,
+    work: Work = NOWHERE,
 ) -> RowSpace:
     """A row space refined by variational passes over the rows, those of weight zero left out.
 
@@ -85,19 +98,20 @@ def refine(
         if rows.unit == 0:  # no variation: there is nothing to estimate a variance from
             return start
         columns = _Columns.start(_in_units_of(rows.unit, start), rows, center)
-        done, change = 0, 0.0
-        for done in range(1, 1 + passes if columns.free.any() else 0):
-            before = columns
-            columns = columns.updated(*rows.sums(columns), rows)
+        done, change = 0, np.inf
+        if (before := work.load("refine")) is not None:
+            done, change = before.pop("done"), before.pop("change")
+            columns = replace(columns, **before)
+        while columns.free.any() and done < passes and not (done > 1 and change < TOLERANCE):
+            last, columns = columns, columns.updated(*rows.sums(columns), rows)
+            done, change = done + 1, _change(last.moving(), columns.moving())
+            work.save("refine", {name: getattr(columns, name) for name in MOVING} | {"done": done, "change": change})
             if progress is not None:
                 progress(done, float(np.log(columns.noise).mean()))
-            change = _change(before.moving(), columns.moving())
-            if change < TOLERANCE and done > 1:
-                break
         for _ in range(NOISE_PASSES if columns.alike else 0):
             columns = columns.with_own_noise(rows)
         found = columns.standardised().row_space(start, rows.placed)
-        return replace(_in_units_of(1 / rows.unit, found), refinement=Refinement(done, change))
+        return replace(_in_units_of(1 / rows.unit, found), refinement=Refinement(done, change if done else 0.0))
 
 
 def _change(before: Array, after: Array) -> float:

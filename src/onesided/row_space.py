@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from onesided.checkpoint import NOWHERE, Work
 from onesided.engines.local import in_order, single_blas_thread
 from onesided.errors import InputError
 from onesided.kernels import cpu, posterior
@@ -73,6 +74,7 @@ def complete(
     max_passes: int = 300,
     rng: int | np.random.Generator = 0,
     progress: Progress | None = None,
+    work: Work = NOWHERE,
 ) -> RowSpace:
     """Minimise the precision-weighted loss over the rows of a panel, from a spectral start.
 
@@ -88,7 +90,10 @@ def complete(
         mean, objective = moment_objective(
             panel, center=center, diagonal=diagonal, weight_exponent=weight_exponent, ridge=ridge
         )
-        start = spectral_start(objective, rank, rng)
+        begun = work.load("start")
+        start = spectral_start(objective, rank, rng) if begun is None else begun["start"]
+        if begun is None:
+            work.save("start", {"start": start})
         solve = lbfgs(
             objective.value_and_gradient,
             start,
@@ -97,6 +102,7 @@ def complete(
             max_passes=max_passes,
             resolution=objective.resolution,
             progress=progress,
+            work=work,
         )
         factor = principal_axes(solve.factor * objective.scale)
         row_variance = objective.row_variance * objective.scale**2

@@ -33,6 +33,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from onesided.checkpoint import NOWHERE, Checkpoint, Work
 from onesided.errors import InputError
 from onesided.imputation import BestLinearPredictor
 from onesided.objective.rows import Diagonal
@@ -78,6 +79,7 @@ def fit_row_space(
     *,
     passes: int = PASSES,
     progress: Progress | None = None,
+    work: Work = NOWHERE,
 ) -> RowSpace:
     """The moment solution of a setting and, if asked, its refinement, on the rows of positive weight."""
     found = complete(
@@ -91,10 +93,11 @@ def fit_row_space(
         max_passes=setting.max_passes,
         rng=rng,
         progress=progress,
+        work=work,
     )
     if not setting.refined:
         return found
-    return refine(panel, found, center=setting.center, passes=passes, progress=progress)
+    return refine(panel, found, center=setting.center, passes=passes, progress=progress, work=work)
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,7 @@ def select(
     rule: Rule = "best",
     rng: int | np.random.Generator = 0,
     progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Selection:
     """Choose what is left open: the rank among ``ranks``, the center and the diagonal among those given.
 
@@ -152,7 +156,7 @@ def select(
     >>> select(panel, Setting(rank=0, center="none"), ranks=range(5)).setting.rank
     2
     """
-    search = _Search(panel, np.random.default_rng(rng), progress)
+    search = _Search(panel, np.random.default_rng(rng), progress, checkpoint or Checkpoint())
     path = None if ranks is None else sorted({rank for rank in ranks if rank <= panel.n_columns})
     centers, diagonals = tuple(centers), tuple(diagonals)
     if path == []:
@@ -176,25 +180,29 @@ def select(
 class _Search:
     """Scores of settings on one split of the rows, each computed once."""
 
-    def __init__(self, panel: Panel, rng: np.random.Generator, progress: Progress | None) -> None:
+    def __init__(
+        self, panel: Panel, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
+    ) -> None:
         if not enough_rows(panel):
             raise InputError(f"fewer than {2 * FOLDS} rows have two entries: too few to hold some out")
         used = np.flatnonzero((panel.row_weights > 0) & (panel.row_counts > 0))
-        self.panel, self.progress = panel, progress
+        self.panel, self.progress, self.checkpoint = panel, progress, checkpoint
         self.seed = int(rng.integers(2**31))
         fold = np.full(panel.n_rows, -1)
         fold[used] = rng.permutation(len(used)) % FOLDS
         held_out = panel.row_counts[used].sum() / FOLDS
-        self.fold, self.folds = fold, int(np.clip(np.ceil(SCORED_ENTRIES / held_out), 1, FOLDS))
-        self.scored = (fold >= 0) & (fold < self.folds)
-        self.scores: dict[Setting, Array] = {}
-        around = tally(panel, column_means(panel), weights=panel.row_weights * self.scored)
-        self.negligible = NOISE_FLOOR * around.mean_square
+        folds = int(np.clip(np.ceil(SCORED_ENTRIES / held_out), 1, FOLDS))
+        self.folds = [np.flatnonzero(fold == k) for k in range(folds)]
+        rows = np.concatenate(self.folds)
+        self.weights, self.counts = panel.row_weights[rows], panel.row_counts[rows]
+        self.scores: dict[Setting, Array] = {}  # of these rows, in this order: sums of log scores and of e²
+        scored = np.where((fold >= 0) & (fold < folds), panel.row_weights, 0.0)
+        self.negligible = NOISE_FLOOR * tally(panel, column_means(panel), weights=scored).mean_square
 
     def score(self, setting: Setting) -> float:
         """The mean log score of a setting over held-out entries, rows by their weights."""
         if setting not in self.scores:
-            self.scores[setting] = np.sum([self._fold_scores(setting, fold) for fold in range(self.folds)], axis=0)
+            self.scores[setting] = np.concatenate([self._scored(setting, fold) for fold in range(len(self.folds))])
         return float(self._mean(self.scores[setting][:, 0]))
 
     def best(self, settings: Iterable[Setting]) -> Setting:
@@ -240,23 +248,27 @@ class _Search:
         )
         return Selection(chosen, trials)
 
-    def _fold_scores(self, setting: Setting, fold: int) -> Array:
-        weights = self.panel.row_weights
-        train = self.panel.with_row_weights(np.where(self.fold == fold, 0.0, weights))
+    def _scored(self, setting: Setting, fold: int) -> Array:
+        rows, weights, held_out = self.folds[fold], self.panel.row_weights.copy(), np.zeros(self.panel.n_rows)
+        held_out[rows], weights[rows] = weights[rows], 0.0
+        train = self.panel.with_row_weights(weights)
         check_fittable(train, setting.rank)
-        found = fit_row_space(train, setting, self.seed, passes=SEARCH_PASSES, progress=self.progress)
-        return BestLinearPredictor.of(found).leave_one_out(self.panel, np.where(self.fold == fold, weights, 0.0))
+        work = self.checkpoint.work(f"rank {setting.rank} {setting.center} {setting.diagonal} fold {fold}")
+
+        def score() -> dict[str, Any]:
+            found = fit_row_space(train, setting, self.seed, passes=SEARCH_PASSES, progress=self.progress, work=work)
+            return {"scores": BestLinearPredictor.of(found).leave_one_out(self.panel, held_out)[rows, :2]}
+
+        return np.asarray(work.done(score)["scores"])
 
     def _mean(self, sums: Array) -> float:
-        weights = self.panel.row_weights * self.scored
-        return float(np.sum(weights * sums)) / float(np.sum(weights * self.panel.row_counts))
+        return float(self.weights @ sums) / float(self.weights @ self.counts)
 
     def _standard_error(self, one: Setting, other: Setting) -> float:
         """Of the difference in mean score, rows being independent."""
-        weights = self.panel.row_weights * self.scored
         difference = self.scores[one][:, 0] - self.scores[other][:, 0]
-        residual = weights * (difference - self._mean(difference) * self.panel.row_counts)
-        return float(np.sqrt(np.sum(residual**2)) / np.sum(weights * self.panel.row_counts))
+        residual = self.weights * (difference - self._mean(difference) * self.counts)
+        return float(np.sqrt(np.sum(residual**2)) / (self.weights @ self.counts))
 
 
 def enough_rows(panel: Panel) -> bool:

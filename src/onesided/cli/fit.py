@@ -58,6 +58,11 @@ def _rank(context: click.Context, parameter: click.Parameter, given: Any) -> int
     help="Passes over the rows for a moment solution at most.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all that is random.")
+@click.option(
+    "--checkpoint",
+    type=click.Path(file_okay=False),
+    help="A folder in which the work is kept after every pass: the same command goes on from there if it was stopped.",
+)
 @click.option("--without-panel", is_flag=True, help="Leave the observed entries and row ids out of the model file.")
 @table_options
 @json_option
@@ -70,6 +75,7 @@ def fit(
     refine: Any,
     max_passes: int,
     seed: int,
+    checkpoint: str | None,
     without_panel: bool,
     as_json: bool,
     **reading: Any,
@@ -90,6 +96,7 @@ def fit(
     """
     import warnings
 
+    from onesided.checkpoint import Checkpoint
     from onesided.completion import OneSidedCompletion
     from onesided.storage import check_output
 
@@ -101,11 +108,12 @@ def fit(
     )
     with passes("Fitting") as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(panel, progress=progress)
+        model.fit(panel, progress=progress, checkpoint=checkpoint)
     for warning in caught:
         click.echo(f"Warning: {warning.message}", err=True)
     seconds = perf_counter() - began
     model.save(output, panel=not without_panel)
+    Checkpoint(checkpoint).remove()
     print_result(
         {
             "model": output,

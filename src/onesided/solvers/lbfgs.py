@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onesided.checkpoint import NOWHERE, State, Work
 from onesided.solvers.result import Progress, SolveResult, Status, ValueAndGradient
 
 Array = npt.NDArray[Any]
@@ -43,6 +44,7 @@ def lbfgs(
     max_passes: int = 300,
     resolution: float = 1e-15,
     progress: Progress | None = None,
+    work: Work = NOWHERE,
 ) -> SolveResult:
     """Minimise from ``start`` until the decrease still to be had is below ``tol`` of the loss.
 
@@ -60,6 +62,8 @@ def lbfgs(
         Relative rounding error of the loss; rises below it do not count.
     progress : callable, optional
         Called with the passes made and the loss after each iteration.
+    work : Work, optional
+        Where the state is kept after each iteration, and found again.
 
     Examples
     --------
@@ -67,11 +71,16 @@ def lbfgs(
     >>> result.status, np.abs(result.factor).max() < 1e-3
     ('converged', np.True_)
     """
-    X = np.array(start, dtype=np.float64)
-    loss, gradient = value_and_gradient(X)
-    passes, history = 1, [loss]
     pairs: deque[tuple[Array, Array, float]] = deque(maxlen=MEMORY)
-    status: Status | None = None
+    if (before := work.load("solve")) is not None:
+        X, loss, gradient = before["X"], before["loss"], before["gradient"]
+        passes, history = before["passes"], before["history"]
+        pairs.extend(zip(before["s"], before["y"], before["inverses"], strict=True))
+    else:
+        X = np.array(start, dtype=np.float64)
+        loss, gradient = value_and_gradient(X)
+        passes, history = 1, [loss]
+    status: Status | None = "limit" if passes >= max_passes else None
     while status is None:
         step = -_direction(gradient, pairs, metric)
         slope = float(np.vdot(gradient, step))
@@ -95,11 +104,27 @@ def lbfgs(
         _remember(pairs, trial - X, trial_gradient - gradient)
         X, loss, gradient = trial, trial_loss, trial_gradient
         history.append(loss)
+        work.save("solve", _state(X, loss, gradient, passes, history, pairs))
         if progress is not None:
             progress(passes, loss)
         if passes >= max_passes:
             status = "limit"
     return SolveResult(X, status, tuple(history), passes)
+
+
+def _state(
+    X: Array,
+    loss: float,
+    gradient: Array,
+    passes: int,
+    history: list[float],
+    pairs: deque[tuple[Array, Array, float]],
+) -> State:
+    empty = np.zeros((0, *X.shape), np.float32)
+    s, y = (np.stack([pair[k] for pair in pairs]) if pairs else empty for k in (0, 1))
+    inverses = [inverse for _, _, inverse in pairs]
+    known = {"X": X, "loss": loss, "gradient": gradient, "passes": passes, "history": history}
+    return known | {"s": s, "y": y, "inverses": inverses}
 
 
 def _direction(gradient: Array, pairs: deque[tuple[Array, Array, float]], metric: Metric) -> Array:

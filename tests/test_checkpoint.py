@@ -18,7 +18,7 @@ from onesided.errors import InputError
 from onesided.solvers.lbfgs import lbfgs
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     pass
 
 
@@ -34,7 +34,7 @@ def fit(folder: Path | None, stop_after: int | None = None, **parameters) -> tup
         nonlocal calls
         calls += 1
         if calls == stop_after:
-            raise Stopped
+            raise StoppedError
 
     model = OneSidedCompletion(random_state=0, **parameters)
     return model.fit(panel(), progress=progress, checkpoint=folder), calls
@@ -52,7 +52,7 @@ def the_same(one: OneSidedCompletion, other: OneSidedCompletion) -> None:
 def test_a_fit_that_was_stopped_ends_as_if_it_had_not_been(tmp_path, stops):
     whole, passes = fit(None)
     for stop in stops:
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedError):
             fit(tmp_path / "kept", stop_after=stop)
     resumed, left = fit(tmp_path / "kept")
     the_same(resumed, whole)
@@ -64,7 +64,7 @@ def test_the_solver_goes_on_with_its_history(tmp_path, refine):
     setting = {"rank": 3, "center": "both", "diagonal": "free", "refine": refine, "blend": None}
     whole, passes = fit(None, **setting)
     for stop in (2, 3):
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedError):
             fit(tmp_path / "kept", stop_after=stop, **setting)
     resumed, left = fit(tmp_path / "kept", **setting)
     np.testing.assert_array_equal(resumed.factor_, whole.factor_)
@@ -128,7 +128,7 @@ def refused(message, *arguments, **parameters):
 
 
 def test_the_work_of_another_fit_is_refused(tmp_path):
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         fit(tmp_path / "kept", stop_after=2)
     refused("checkpoint of another fit: rank was auto, is 3; name another", tmp_path / "kept", rank=3)
     other = panel().with_row_weights(np.linspace(1, 2, 1500))
@@ -150,7 +150,7 @@ def test_folders_that_are_not_checkpoints_are_refused(tmp_path):
 
 
 def test_a_damaged_state_is_refused(tmp_path):
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         fit(tmp_path / "kept", stop_after=5)
     for path in (tmp_path / "kept").glob("*.safetensors"):
         path.write_bytes(path.read_bytes()[:20])

@@ -67,9 +67,9 @@ MEMORY = 1 << 29  # bytes beyond which "auto" leaves the moment solution as it i
 
 
 def working_memory(n_columns: int, rank: int) -> int:
-    """Bytes that refining needs beyond the panel: V_j before and after, information, and the sums of a pass."""
+    """Bytes that refining needs beyond the panel: V_j before and after, information, sums, and what is made of them."""
     size = rank + 2
-    return 4 * 8 * n_columns * (size * (size + 1) // 2)
+    return 5 * 8 * n_columns * (size * (size + 1) // 2)
 
 
 def refine(
@@ -131,7 +131,7 @@ def _in_units_of(unit: float, found: RowSpace) -> RowSpace:
         factor=found.factor / unit,
         noise_variance=found.noise_variance / unit / unit,
         row_variance=found.row_variance / unit / unit,
-        spread=None if found.spread is None else found.spread / unit / unit,
+        spread=None if found.spread is None else np.divide(found.spread, unit**2),
     )
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.errors import InputError
+from onesided.kernels import cpu
 from onesided.panel import Panel
 
 Array = npt.NDArray[Any]
@@ -145,8 +146,10 @@ class LocalEngine:
 
     def __init__(self, panel: Panel, weights: Array | None = None) -> None:
         weights = panel.row_weights if weights is None else weights
-        # A block's result is as large as the factor: blocks much smaller than it would only move memory.
-        size = max(SMALLEST_BLOCK, 4 * panel.n_columns, -(-panel.n_entries // MOST_BLOCKS))
+        # A block's result is as large as the factor: blocks much smaller than it would only move memory. Still, there
+        # are four for threads to share where they are not smaller than the factor itself.
+        few = max(2 * panel.n_columns, min(16 * panel.n_columns, panel.n_entries // 4))
+        size = max(SMALLEST_BLOCK, few, -(-panel.n_entries // MOST_BLOCKS))
         self.blocks = [
             Block(panel.indptr[first : last + 1], panel.columns, panel.values, weights[first:last])
             for first, last in cut(panel.indptr, size)
@@ -162,5 +165,8 @@ class LocalEngine:
         total = [np.asarray(part, dtype=np.float64) for part in next(results)]
         for result in results:
             for k, part in enumerate(result):
-                total[k] += part
+                if np.ndim(part) == 2:
+                    cpu.add(total[k], part)
+                else:
+                    total[k] += part
         return tuple(part if part.ndim else float(part) for part in total)

@@ -21,6 +21,7 @@ from onesided.kernels.vectors import (
     gram_12,
     gram_16,
     inner,
+    prefetch,
     products,
     scatter,
     sum_of_squares,
@@ -28,6 +29,8 @@ from onesided.kernels.vectors import (
 )
 
 Array = npt.NDArray[Any]
+
+NEAR = 1 << 22  # bytes of a factor that cache can hold: beyond, the lines of the next row are fetched in advance
 
 
 @jit
@@ -83,7 +86,9 @@ def padded(X: Array, width: int = 1) -> Array:
     """A factor as the row pass takes it: zeros added, up to a whole number of pieces that has room for ``width``."""
     step = BYTES // X.itemsize
     width = -(-max(X.shape[1], width) // step) * step
-    wide = np.zeros((len(X), width), X.dtype)
+    room = np.zeros(len(X) * width + step, X.dtype)
+    begin = -room.ctypes.data % BYTES // X.itemsize  # lines that begin with a cache line are fetched as one
+    wide = room[begin : begin + len(X) * width].reshape(len(X), width)
     wide[:, : X.shape[1]] = X
     return wide
 
@@ -106,6 +111,14 @@ def gram(B: Array, m: int, rank: int, A: Array) -> None:
                 for a in range(p, min(p + step, rank)):
                     for c in range(q, q + step):
                         A[c, a] = A[a, c]
+
+
+@jit
+def add(total: Array, part: Array) -> None:
+    """total += part, which may be in single precision and have gaps between its lines."""
+    for j in range(part.shape[0]):
+        for c in range(part.shape[1]):
+            total[j, c] += part[j, c]
 
 
 @jit
@@ -168,7 +181,7 @@ def row_pass(
     """
     width, step = X.shape[1], BYTES // X.itemsize
     even = rank + rank % 2
-    gradient = np.zeros_like(X)
+    gradient, far = np.zeros_like(X), X.size * X.itemsize > NEAR
     longest = _longest(indptr) + 4  # products are made four at a time
     B, P = np.zeros((longest, width), X.dtype), np.zeros((longest, width), X.dtype)
     A, b = np.zeros((width, width), X.dtype), np.zeros(width, X.dtype)
@@ -182,9 +195,13 @@ def row_pass(
             continue
         for k in range(m):
             j = columns[start + k]
+            prefetch(gradient, j)
             v[k] = unit * (values[start + k] - center[j])
             for c in range(0, width, step):
                 gather(X, j, c, B, k)
+        if far and u + 2 < len(indptr):
+            for entry in range(indptr[u + 1], indptr[u + 2]):
+                prefetch(X, columns[entry])
         if m > short:
             for c in range(0, width, step):
                 weighted_sum(v, m, B, c, b)

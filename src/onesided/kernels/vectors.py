@@ -136,6 +136,22 @@ def gather(_: Any, X: Any, j: Any, c: Any, B: Any, k: Any) -> Any:
 
 
 @intrinsic
+def prefetch(_: Any, X: Any, j: Any) -> Any:
+    """Begin to fetch X[j], which will be needed soon."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        X, j = _arrays(context, builder, signature, arguments)
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        address = builder.bitcast(X._address(j, _constant(0)), byte)
+        builder.call(fetch, [address, *(ir.Constant(number, one) for one in (0, 3, 1))])  # to read, to stay, data
+        return context.get_dummy_value()
+
+    return types.void(X, types.intp), code
+
+
+@intrinsic
 def weighted_sum(_: Any, v: Any, m: Any, B: Any, c: Any, b: Any) -> Any:
     """b[c:] = Σ_k v[k] B[k, c:] over m lines, one piece."""
 

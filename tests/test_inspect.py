@@ -45,6 +45,7 @@ def test_plain_words_then_numbers(table):
     assert (found["lines dropped"], found["lines merged"]) == ("1", "0")
     assert found["entries per row"] == "1 to 5, median 5, mean 4.993, nine in ten at most 5"
     assert found["pairs seen"] == "66"
+    assert found["pair moments"] == "Ω would hold 79 pairs, 2 KiB"  # 66, and 13 columns that were seen
     assert found["parts"] == "1, the largest with 85.7% of the columns"
     assert found["supported rank"] == "2"
     assert found["rank 2"].split("; ")[0].endswith(", supported")
@@ -54,12 +55,13 @@ def test_plain_words_then_numbers(table):
 
 
 def test_estimates_are_marked(table, monkeypatch):
-    monkeypatch.setattr("onesided.recoverability.SAMPLE_PRODUCTS", 1)
-    monkeypatch.setattr("onesided.recoverability.LEAST_SAMPLE", 7)
+    monkeypatch.setattr("onesided.moments.COUNTED_PRODUCTS", 1)
+    monkeypatch.setattr("onesided.moments.LEAST_SAMPLE", 7)
     printed = run(table, "--non-finite", "drop").stdout
     assert "pairs seen            about " in printed
     assert " ± " in printed
     assert ", from 7 columns\n" in printed
+    assert "pair moments          Ω would hold about " in printed
 
 
 def test_json(table):
@@ -68,6 +70,8 @@ def test_json(table):
     found = json.loads(result.stdout)
     assert (found["rows"], found["lines_dropped"], found["supported_rank"]) == (601, 1, 2)
     assert found["parts"]["examples"] == [98, 99]
+    size = {"pairs": 79, "bytes": 79 * 24 + 15 * 8, "standard_error": 0.0, "columns_counted": None}
+    assert found["coverage"]["pair_moments"] == size
     assert [one["rank"] for one in found["ranks"]] == [1, 2, 3, 5, 10]
 
 

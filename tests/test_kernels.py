@@ -73,39 +73,94 @@ def test_counting_sort(panel):
         np.testing.assert_array_equal(actual, expected)
 
 
-def pair_arguments(panel, dtype):
-    indptr, columns, values, weights, d = panel
-    values = values.astype(dtype)
-    starts, order = reference.counting_sort(columns, d)
-    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    return (starts, rows[order], values[order], indptr, columns, values, weights)
+def by_column(kernels, panel):
+    indptr, columns, _, weights, d = panel
+    starts, entries = np.empty(d + 1, np.int64), np.full((len(columns), 2), -1, np.int32)
+    products = kernels.by_column(indptr, columns, weights, starts, entries)
+    return starts, entries, products
 
 
-def test_pair_moments(panel, dtype):
+def test_by_column(panel):
+    for actual, expected in zip(by_column(pairs, panel), by_column(reference, panel), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+def test_row_bits(panel):
+    indptr, columns, _, _, d = panel
+    actual, expected = (kernels.row_bits(indptr, columns, d) for kernels in (pairs, reference))
+    np.testing.assert_array_equal(actual, expected)
+
+
+def pair_counts(kernels, panel, chosen, bits):
+    indptr, columns, _, _, d = panel
+    starts, entries, _ = by_column(kernels, panel)
+    bits = kernels.row_bits(indptr, columns, d) if bits else np.empty((0, 0), np.uint64)
+    return kernels.pair_counts(chosen, starts, entries, indptr, columns, bits)
+
+
+@pytest.mark.parametrize("bits", [False, True])
+def test_pair_counts(panel, bits):
     d = panel[-1]
-    arguments = pair_arguments(panel, dtype)
-    for first, last in [(0, d), (0, d // 2), (d // 2, d)]:
-        actual = pairs.pair_moments(first, last, *arguments)
-        expected = reference.pair_moments(first, last, *arguments)
+    for chosen in (np.arange(d), np.arange(0, d, 3)):
+        expected = pair_counts(reference, panel, chosen, bits)
+        np.testing.assert_array_equal(pair_counts(pairs, panel, chosen, bits), expected)
+
+
+def pair_moments(kernels, panel, dtype, weighted, blocks):
+    """Pointers, then columns, rows, sums and squares, and weights' sums and squares."""
+    indptr, columns, values, weights, d = panel
+    starts, entries, _ = by_column(reference, panel)
+    pointers = np.concatenate([[0], np.cumsum(pair_counts(reference, panel, np.arange(d), False))])
+    size = pointers[-1]
+    out = [np.zeros(size, np.int32), np.zeros(size, np.int32), *np.zeros((2, size))]
+    out += list(np.zeros((2, size if weighted else 0)))
+    given = (indptr, columns, values.astype(dtype), weights if weighted else np.empty(0))
+    for first, last in blocks:
+        kernels.pair_moments(first, last, starts, entries, *given, pointers, *out)
+    return pointers, *out
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_pair_moments(panel, dtype, weighted):
+    d = panel[-1]
+    expected = pair_moments(reference, panel, dtype, weighted, [(0, d)])
+    for blocks in ([(0, d)], [(d // 2, d), (0, d // 2)]):
+        actual = pair_moments(pairs, panel, dtype, weighted, blocks)
         for one, other in zip(actual[:3], expected[:3], strict=True):
             np.testing.assert_array_equal(one, other)
         for one, other in zip(actual[3:], expected[3:], strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("entries", [3, 40, 900], ids=["listed and sorted", "read from bits", "read from end to end"])
+def test_lines_of_every_fullness(entries):
+    """Lines of 2,000 columns: few pairs beside the words of bits, some, and nearly all columns."""
+    d, rng = 2_000, np.random.default_rng(entries)
+    indptr, columns, values = random_rows(np.full(5, entries), d, rng)
+    panel = indptr, columns, values, np.ones(5), d
+    actual, expected = (pair_moments(kernels, panel, np.float64, False, [(0, d)]) for kernels in (pairs, reference))
+    lengths = np.diff(actual[0])[np.flatnonzero(np.diff(actual[0]))[0]], d - np.flatnonzero(np.diff(actual[0]))[0]
+    full, few = lengths[0] * pairs.FULL > lengths[1], lengths[0] * pairs.FEW < lengths[1] >> 6
+    assert (full, few) == (entries == 900, entries == 3)
+    for one, other in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
 def test_a_pair_whose_products_cancel_is_still_a_pair():
-    moments = pairs.pair_moments(0, 2, *pair_arguments(build("zero sums"), np.float64))
+    moments = pair_moments(pairs, build("zero sums"), np.float64, False, [(0, 2)])
     assert moments[0][-1] == 3
     assert moments[2].tolist() == [2, 2, 2]
 
 
-@pytest.mark.parametrize("r", RANKS)
+@pytest.mark.parametrize("r", [*RANKS, 7, 8, 16, 19, 32])  # one to four pieces, and several times four
 def test_pair_pass(panel, r):
     d = panel[-1]
-    pointers, columns, _, weights, _, sums, _ = reference.pair_moments(0, d, *pair_arguments(panel, np.float64))
-    X = factor(d, r, np.float64)
+    pointers, columns, rows, sums, *_ = pair_moments(reference, panel, np.float64, False, [(0, d)])
+    X = pairs.padded(factor(d, r, np.float64))
+    assert X.shape[1] % pairs.PIECE == 0
+    assert not X[:, r:].any()
     first = d // 3
-    arguments = (first, pointers[first:], columns, weights, sums / weights, X)
+    arguments = (first, pointers[first:], columns, sums / rows, 0.7, X)
     loss, gradient = pairs.pair_pass(*arguments)
     expected_loss, expected_gradient = reference.pair_pass(*arguments)
     close(loss, expected_loss, np.float64)

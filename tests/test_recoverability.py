@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from onesided import InputError, PairMoments, Panel, recoverability, synthetic
+from onesided import InputError, PairMoments, Panel, moments, recoverability, synthetic
 from onesided.recoverability import paper_rows
 
 
@@ -44,9 +44,9 @@ def inspect(panel, **options):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_coverage_against_pair_moments(make_panel, weighted):
     panel = make_panel(3, n=30, d=20, low=0, high=5, weighted=weighted)
-    found, moments = inspect(panel), PairMoments.from_panel(panel)
-    i, j = moments.pairs()
-    rows = moments.rows[i != j]
+    found, formed = inspect(panel), PairMoments.from_panel(panel)
+    i, j = formed.pairs()
+    rows = formed.rows[i != j]
     coverage = found.coverage
     assert (coverage.exact, coverage.standard_error, coverage.columns_counted) == (True, 0.0, 20)
     assert (coverage.possible_pairs, coverage.observed_pairs) == (190, len(rows))
@@ -55,10 +55,11 @@ def test_coverage_against_pair_moments(make_panel, weighted):
     spread = coverage.rows_per_pair
     assert (spread.least, spread.median, spread.most) == (rows.min(), np.median(rows), rows.max())
     assert spread.mean == pytest.approx(rows.mean())
-    arrays = [moments.indptr, moments.columns, moments.rows, moments.sums, moments.squares]
+    arrays = [formed.indptr, formed.columns, formed.rows, formed.sums, formed.squares]
     if weighted:
-        arrays += [moments.weight_sums, moments.squared_weight_sums]
-    assert coverage.pair_moments_bytes == sum(array.nbytes for array in arrays)
+        arrays += [formed.weight_sums, formed.squared_weight_sums]
+    assert coverage.pair_moments.bytes == sum(array.nbytes for array in arrays)
+    assert coverage.pair_moments.pairs == formed.n_pairs
 
 
 def test_entries_per_row_and_column(make_panel):
@@ -78,8 +79,8 @@ def test_entries_per_row_and_column(make_panel):
 
 
 def test_coverage_of_many_pairs_is_estimated(monkeypatch):
-    monkeypatch.setattr(recoverability, "SAMPLE_PRODUCTS", 1)
-    monkeypatch.setattr(recoverability, "LEAST_SAMPLE", 50)
+    monkeypatch.setattr(moments, "COUNTED_PRODUCTS", 1)
+    monkeypatch.setattr(moments, "LEAST_SAMPLE", 50)
     deviations = []
     for seed in range(8):
         panel = mixture(n=600, d=150, per_row=4, seed=seed)
@@ -94,7 +95,7 @@ def test_coverage_of_many_pairs_is_estimated(monkeypatch):
 
 
 def test_estimates_say_how_sure_they_are(monkeypatch):
-    monkeypatch.setattr(recoverability, "SAMPLE_PRODUCTS", 1)
+    monkeypatch.setattr(moments, "COUNTED_PRODUCTS", 1)
     assert "(± 0." in str(inspect(mixture(n=500, d=200, per_row=4)))
 
 
@@ -253,7 +254,7 @@ def test_the_unit_of_weights_and_values_does_not_matter(make_panel, unit):
 
 def test_the_same_seed_gives_the_same_answer(monkeypatch):
     panel = mixture(n=2000, d=300, per_row=5)
-    monkeypatch.setattr(recoverability, "SAMPLE_PRODUCTS", 1)
+    monkeypatch.setattr(moments, "COUNTED_PRODUCTS", 1)
     first = inspect(panel, rng=3)
     monkeypatch.setenv("ONESIDED_NUM_THREADS", "1")
     assert inspect(panel, rng=np.random.default_rng(3)) == first

@@ -10,18 +10,33 @@ Given M (n × d) with T = MᵀM/n and F_ij = (1/n) Σ_k M²_ki M²_kj, a pair se
 
 with S² = n/(n−1) (F − T²) and π the probability that a row has the pair: p on the diagonal and p² off it when
 each entry is observed with probability p; C/d and C(C−1)/(d(d−1)) when each row has exactly C entries.
+
+Memory is stated in advance, and Ω is counted before anything is allocated for it. What is refused, and what to do:
+
+====================================================  =====================================================
+found                                                 instead
+====================================================  =====================================================
+an Ω larger than the memory that is free              ``OneSidedCompletion``, which never forms Ω
+moments over different columns                        panels aligned before their moments are built
+moments taken away that these do not hold             a part, from its whole
+rows left that weigh nothing beside those taken away  moments of those rows, built from the rows
+row weights with Horvitz–Thompson                     the Hájek estimator
+a probability that is not above 0 and at most 1       one that is
+====================================================  =====================================================
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from onesided.engines.local import cut, in_order
-from onesided.errors import InputError, check_choice
+from onesided.errors import InputError, check_choice, counted
 from onesided.kernels import cpu, pairs
 from onesided.panel import Panel
 
@@ -30,7 +45,9 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-BLOCK_PRODUCTS = 1 << 22  # products per block of columns
+BLOCK_PRODUCTS = 1 << 20  # products per block of columns
+COUNTED_PRODUCTS = 1 << 23  # up to so many, the pairs of all columns are counted to state the size of Ω
+LEAST_SAMPLE = 64
 ROUNDING = 1e-12  # weights smaller than this share of those taken away are lost in rounding
 POOLED_ROWS = 4.0  # how many rows' worth of evidence the pooled variance stands for
 
@@ -64,35 +81,31 @@ class PairMoments:
 
     @classmethod
     def from_panel(cls, panel: Panel) -> PairMoments:
-        """All pairs of a panel, in one pass; rows of weight zero are left out."""
-        by_column = panel.by_column
-        by_row = (panel.indptr, panel.columns, panel.values, panel.row_weights)
-        products = np.zeros(panel.n_columns + 1, dtype=np.int64)
-        np.cumsum(
-            np.bincount(panel.columns, np.repeat(panel.row_counts, panel.row_counts), minlength=panel.n_columns),
-            out=products[1:],
+        """All pairs of a panel; rows of weight zero are left out. Refused where they would not fit in memory.
+
+        Pairs are counted first, so that each sum is written where it stays. Beside the result this takes 8 bytes for
+        an entry, and up to 4 more while pairs are counted.
+        """
+        columns = _Columns(panel)
+        _check_room(columns.size())
+        indptr = np.concatenate([[0], np.cumsum(columns.counts)])
+        weights = panel.row_weights if columns.weighted else np.empty(0)
+        n_pairs, n_weighted = int(indptr[-1]), int(indptr[-1]) if columns.weighted else 0
+        _check_room(PairSize.of(n_pairs, panel))
+        sums = (
+            np.empty(n_pairs, dtype=np.int32),
+            np.empty(n_pairs, dtype=_row_type(panel.n_rows)),
+            *(np.empty(size) for size in (n_pairs, n_pairs, n_weighted, n_weighted)),
         )
-        parts = list(
-            in_order(
-                lambda block: pairs.pair_moments(block[0], block[1], *by_column, *by_row),
-                cut(products, BLOCK_PRODUCTS),
-            )
-        )
-        lengths = np.concatenate([np.diff(part[0]) for part in parts])
-        columns, rows, total, squared, sums, squares = (
-            np.concatenate([part[k] for part in parts]) for k in range(1, 7)
-        )
-        weighted = bool(np.any((panel.row_weights != 1) & (panel.row_weights != 0)))
-        return cls(
-            int(np.count_nonzero(panel.row_weights)),
-            np.concatenate([[0], np.cumsum(lengths)]),
-            columns,
-            rows,
-            sums,
-            squares,
-            total if weighted else None,
-            squared if weighted else None,
-        )
+        for _ in in_order(
+            lambda block: pairs.pair_moments(
+                *block, columns.starts, columns.entries, *columns.by_row, panel.values, weights, indptr, *sums
+            ),
+            columns.blocks(),
+        ):
+            pass
+        n_rows = int(np.count_nonzero(panel.row_weights))
+        return cls(n_rows, indptr, *(sums if columns.weighted else sums[:4]))
 
     @property
     def n_columns(self) -> int:
@@ -165,7 +178,7 @@ class PairMoments:
             total[at_theirs] += sign * others
             return total
 
-        rows = merged(self.rows, other.rows)
+        rows = merged(self.rows.astype(_row_type(self.n_rows + other.n_rows)), other.rows)
         if np.any(rows < 0) or self.n_rows + sign * other.n_rows < 0:
             raise InputError("the moments taken away hold rows that these do not: subtract a part from its whole")
         kept = rows > 0
@@ -192,6 +205,144 @@ class PairMoments:
 
     def __repr__(self) -> str:
         return f"PairMoments({self.n_columns:,} columns, {self.n_pairs:,} pairs, {self.n_rows:,} rows)"
+
+
+@dataclass(frozen=True)
+class PairSize:
+    """How large Ω is, and how large the pair moments on it; ``str()`` of it says so in words."""
+
+    pairs: int
+    """Pairs i ≤ j that some row of positive weight has, the diagonal included."""
+    bytes: int
+    """Memory of the pair moments."""
+    standard_error: float = 0.0
+    """Of the pairs, where they were estimated."""
+    columns_counted: int | None = None
+    """From how many columns they were estimated; None where all were counted."""
+
+    @classmethod
+    def of(
+        cls, n_pairs: int, panel: Panel, standard_error: float = 0.0, columns_counted: int | None = None
+    ) -> PairSize:
+        """The size of so many pairs of a panel."""
+        sums = 4 if _is_weighted(panel) else 2
+        each = np.dtype(np.int32).itemsize + np.dtype(_row_type(panel.n_rows)).itemsize + 8 * sums
+        return cls(n_pairs, each * n_pairs + 8 * (panel.n_columns + 1), standard_error, columns_counted)
+
+    @property
+    def exact(self) -> bool:
+        """Whether all pairs were counted."""
+        return self.columns_counted is None
+
+    def __str__(self) -> str:
+        return f"{'' if self.exact else 'about '}{_spoken(self.pairs)}, {memory_in_words(self.bytes)}"
+
+
+def pair_size(panel: Panel, *, rng: int | np.random.Generator = 0) -> PairSize:
+    """How many pairs Ω has and what :class:`PairMoments` would take, without forming Ω.
+
+    A row with m entries has m (m + 1) / 2 products. Up to 2²³ of them, every pair is counted. Beyond, pairs are counted
+    for a random sample of columns, at least 64, whose products are about so many. Column i has at most b_i pairs
+    (i, j ≥ i): as many as products, and as many as columns from i on. The sample's ratio of pairs to b, times Σ b over
+    all columns, is the estimate; a standard error stands beside it.
+
+    >>> print(pair_size(Panel.from_dense([[1.0, 2.0, np.nan], [3.0, np.nan, 5.0]])))
+    5 pairs, 152 bytes
+    """
+    return _Columns(panel).size(rng)
+
+
+class _Columns:
+    """A panel's entries by column, those of rows of weight zero left out: what Ω is counted from."""
+
+    def __init__(self, panel: Panel) -> None:
+        self.panel, self.by_row = panel, (panel.indptr, panel.columns)
+        self.weighted = _is_weighted(panel)
+        self.starts = np.empty(panel.n_columns + 1, dtype=np.int64)
+        self.entries = np.empty((panel.n_entries, 2), dtype=_row_type(max(panel.n_rows, panel.n_entries)))
+        self.products = pairs.by_column(*self.by_row, panel.row_weights, self.starts, self.entries)
+
+    def size(self, rng: int | np.random.Generator = 0) -> PairSize:
+        """The number of pairs: counted, or estimated from some columns."""
+        seen, total = np.flatnonzero(self.products), int(self.products.sum())
+        size = max(LEAST_SAMPLE, int(COUNTED_PRODUCTS * len(seen) / max(total, 1)))
+        if total <= COUNTED_PRODUCTS or size >= len(seen):
+            return PairSize.of(int(self.counts.sum()), self.panel)
+        bound = np.minimum(self.products[seen], np.arange(len(seen), 0, -1))
+        chosen = np.sort(np.random.default_rng(rng).choice(len(seen), size, replace=False))
+        counts = self._count(seen[chosen])
+        ratio = counts.sum() / bound[chosen].sum()
+        spread = np.var(counts - ratio * bound[chosen], ddof=1) / size * (1 - size / len(seen))
+        return PairSize.of(round(ratio * int(bound.sum())), self.panel, float(len(seen) * np.sqrt(spread)), size)
+
+    @cached_property
+    def counts(self) -> Array:
+        """The pairs (i, j ≥ i) of every column i."""
+        return self._count(np.arange(self.panel.n_columns))
+
+    def _count(self, chosen: Array) -> Array:
+        n, d = self.panel.shape
+        # Rows as bits, where they take no more memory than as columns.
+        few_words = 8 * n * ((d >> 6) + 1) <= self.panel.columns.nbytes
+        bits = pairs.row_bits(*self.by_row, d) if few_words else np.empty((0, 0), dtype=np.uint64)
+        found = in_order(
+            lambda block: pairs.pair_counts(chosen[slice(*block)], self.starts, self.entries, *self.by_row, bits),
+            self.blocks(chosen),
+        )
+        return np.concatenate(list(found))
+
+    def blocks(self, chosen: Array | None = None) -> list[tuple[int, int]]:
+        """Ranges of columns, or of those chosen, with as many products each."""
+        products = self.products if chosen is None else self.products[chosen]
+        # A block has a line of its own over all columns.
+        return cut(np.concatenate([[0], np.cumsum(products)]), max(BLOCK_PRODUCTS, 4 * self.panel.n_columns))
+
+
+def _is_weighted(panel: Panel) -> bool:
+    return bool(np.any((panel.row_weights != 1) & (panel.row_weights != 0)))
+
+
+def _row_type(most: int) -> type[np.signedinteger[Any]]:
+    """The type of numbers up to this."""
+    return np.int32 if most < 2**31 else np.int64
+
+
+def _check_room(size: PairSize) -> None:
+    free = _free_memory()
+    if free is not None and size.bytes > free:
+        raise InputError(
+            f"Ω would hold {size} as pair moments, and {memory_in_words(free)} of memory are free; "
+            "use OneSidedCompletion, which passes over rows and never forms Ω"
+        )
+
+
+def _free_memory() -> int | None:
+    """Bytes that can be had without swapping; None where the system does not tell."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        known = {"SC_AVPHYS_PAGES", "SC_PAGE_SIZE"} <= set(getattr(os, "sysconf_names", ()))
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else None
+
+
+def _spoken(n_pairs: int) -> str:
+    for unit, name in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million")):
+        if n_pairs >= unit:
+            return f"{n_pairs / unit:,.3g} {name} pairs"
+    return counted(n_pairs, "pair")
+
+
+def memory_in_words(size: int) -> str:
+    """An amount of memory, to two or three digits.
+
+    >>> memory_in_words(171_000_000), memory_in_words(2**40)
+    ('0.16 GiB', '1,024 GiB')
+    """
+    amount, units = float(size), ["bytes", "KiB", "MiB", "GiB"]
+    while len(units) > 1 and amount >= (1000 if units[0] == "bytes" else 100):
+        amount, units = amount / 1024, units[1:]
+    return f"{amount:,.0f} {units[0]}" if amount >= 10 else f"{amount:.2g} {units[0]}"
 
 
 def hajek(moments: PairMoments) -> Array:

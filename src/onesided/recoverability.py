@@ -2,10 +2,10 @@
 
 Rows of weight zero are left out throughout. With n_u entries in row u, the numbers are:
 
-**Coverage.** The share of the d(d−1)/2 pairs of columns that some row has both of, and how often. Counting them all
-takes Σ n_u² steps; where that is above 2²³, the columns' partners are counted for a random sample of columns
-only, drawn without replacement and as large as those steps allow (at least 64). A standard error stands beside the
-estimate. Ω itself is never formed when it is large.
+**Coverage.** The share of the d(d−1)/2 pairs of columns that some row has both of, and how often. The pairs, and
+what explicit pair moments on them would take, are those of :func:`onesided.moments.pair_size`: on a large panel
+estimated from a random sample of columns, with a standard error. How often is counted for a sample of columns, too,
+where Σ n_u² is above 2²³ (as large as so many steps allow, at least 64). Ω itself is never formed when it is large.
 
 **Parts.** Columns are joined when a row has both. Columns of different parts are linked by no chain of rows, so
 nothing observed says how they vary together. A column that is never seen, or never beside another, has no place in
@@ -58,6 +58,7 @@ import numpy.typing as npt
 
 from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError, counted, examples
+from onesided.moments import PairSize, pair_size
 from onesided.objective.rows import RowObjective
 from onesided.panel import Panel
 from onesided.parts import ALONE, linked_parts
@@ -73,7 +74,6 @@ SAMPLE_PRODUCTS = 1 << 23
 LEAST_SAMPLE = 64
 SIGN_ENTRIES = 1 << 21  # entries given random signs, over all draws
 DRAWS = 3, 19
-PAIR_BYTES, WEIGHTED_PAIR_BYTES = 28, 44  # of one pair in PairMoments
 EXAMPLES = 5
 
 
@@ -105,8 +105,8 @@ class Coverage:
     """Share of the observed pairs that a single row has."""
     rows_per_pair: Counts
     """Over observed pairs, in the sample where there is one."""
-    pair_moments_bytes: int
-    """Memory of explicit pair moments, the diagonal included."""
+    pair_moments: PairSize
+    """What explicit pair moments would hold, the diagonal included."""
 
 
 @dataclass(frozen=True)
@@ -322,39 +322,35 @@ def _counts(counts: Array) -> Counts:
 
 
 def _coverage(panel: Panel, rng: np.random.Generator) -> Coverage:
-    d, work = panel.n_columns, float(np.sum(panel.row_counts.astype(np.float64) ** 2))
-    size = min(d, max(LEAST_SAMPLE, int(SAMPLE_PRODUCTS * d / work)))
-    chosen = np.sort(rng.choice(d, size, replace=False)) if size < d else np.arange(d)
-    partners, rows = _partners(panel, chosen)
-    possible = d * (d - 1) // 2
-    error = np.sqrt(partners.var(ddof=1) / size * (1 - size / d)) / (d - 1) if size < d else 0.0
-    observed = round(d * partners.mean() / 2)
-    bytes_each = WEIGHTED_PAIR_BYTES if np.any(panel.row_weights != 1) else PAIR_BYTES
+    d, size = panel.n_columns, pair_size(panel, rng=rng)
+    possible, observed = d * (d - 1) // 2, size.pairs - int(np.count_nonzero(panel.column_counts))
+    rows = _rows_per_pair(panel, rng)
     return Coverage(
         possible_pairs=possible,
         observed_pairs=observed,
-        share=float(partners.mean() / (d - 1)) if d > 1 else 0.0,
-        standard_error=float(error),
-        columns_counted=size,
-        exact=size == d,
+        share=observed / max(possible, 1),
+        standard_error=size.standard_error / max(possible, 1),
+        columns_counted=d if size.columns_counted is None else size.columns_counted,
+        exact=size.exact,
         seen_once=float(np.mean(rows == 1)) if len(rows) else 0.0,
         rows_per_pair=_counts(rows),
-        pair_moments_bytes=bytes_each * (observed + int(np.count_nonzero(panel.column_counts))) + 8 * (d + 1),
+        pair_moments=size,
     )
 
 
-def _partners(panel: Panel, chosen: Array) -> tuple[Array, Array]:
-    """How many other columns each of some columns was seen beside, and in how many rows for each such pair."""
+def _rows_per_pair(panel: Panel, rng: np.random.Generator) -> Array:
+    """How many rows have each observed pair of different columns, for all columns or a sample."""
     import scipy.sparse as sp
 
     n, d = panel.shape
+    work = float(np.sum(panel.row_counts.astype(np.float64) ** 2))
+    size = min(d, max(LEAST_SAMPLE, int(SAMPLE_PRODUCTS * d / work)))
+    chosen = np.sort(rng.choice(d, size, replace=False)) if size < d else np.arange(d)
     ones = np.ones(panel.n_entries, dtype=np.int32)
     indptr, rows, _ = panel.by_column
     by_column = sp.csr_array((ones, rows, indptr), shape=(d, n))
     met = by_column[chosen] @ sp.csr_array((ones, panel.columns, panel.indptr), shape=(n, d))
-    owner = np.repeat(np.arange(len(chosen)), np.diff(met.indptr))
-    others = met.indices != chosen[owner]
-    return np.bincount(owner[others], minlength=len(chosen)), met.data[others]
+    return np.asarray(met.data[met.indices != np.repeat(chosen, np.diff(met.indptr))])
 
 
 def _parts(panel: Panel) -> Parts:

@@ -30,7 +30,9 @@ def inspect(table: str, as_json: bool, **reading: Any) -> None:
                       on a large table estimated from a random sample of columns,
                       with its standard error
     rows per pair     over the pairs seen together
-    pair moments      memory that explicit sums for all these pairs would take
+    pair moments      pairs of columns that explicit pair moments (as HajekGD forms
+                      them) would hold, each column's pair with itself included,
+                      and the memory they would take
     parts             sets of at least two columns that chains of rows link
     columns always alone
                       columns seen, but never in one row with another
@@ -80,7 +82,7 @@ def _lines(found: Recoverability, left_out: dict[str, int]) -> dict[str, Any]:
         "share_of_pairs": f"{coverage.share:.4g}{error}",
         "seen_in_one_row": f"{coverage.seen_once:.1%} of the pairs seen",
         "rows_per_pair": _spread(coverage.rows_per_pair),
-        "pair_moments": _memory(coverage.pair_moments_bytes),
+        "pair_moments": f"Ω would hold {coverage.pair_moments}",
         "parts": f"{parts.parts:,}, the largest with {parts.largest_share:.1%} of the columns",
         "columns_never_seen": parts.columns_never_seen,
         "columns_always_alone": parts.columns_always_alone,
@@ -96,13 +98,6 @@ def _spread(counts: Counts) -> str:
         f"{counts.least:,} to {counts.most:,}, median {counts.median:,g}, mean {counts.mean:.4g}, "
         f"nine in ten at most {counts.ninety_percent:,g}"
     )
-
-
-def _memory(size: int) -> str:
-    amount, units = float(size), ["bytes", "kB", "MB", "GB", "TB"]
-    while amount >= 1000 and len(units) > 1:
-        amount, units = amount / 1000, units[1:]
-    return f"{amount:.3g} {units[0]}"
 
 
 def _support(one: RankSupport) -> str:

@@ -1,4 +1,8 @@
-"""Kernels over pairs of columns: the sums of products on Ω, and the paper's loss over them."""
+"""Kernels over pairs of columns: the sums of products on Ω, and the paper's loss over them.
+
+Two inner loops are written out as LLVM code, so that what a loop adds to stays in registers, and the sums of one pair
+are read and written together.
+"""
 
 from __future__ import annotations
 
@@ -6,128 +10,378 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
 from onesided.kernels.compiled import jit
 
 Array = npt.NDArray[Any]
 
+PIECE = 4  # numbers of a factor's line that are taken together; its width is a multiple
+
+INDEX, DOUBLE = ir.IntType(64), ir.DoubleType()
+
+
+def _data(context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir.Value) -> ir.Value:
+    return context.make_array(kind)(context, builder, array).data
+
+
+def _numbers(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> list[Any]:
+    """The arguments, with the data in place of arrays."""
+    return [
+        _data(context, builder, kind, one) if isinstance(kind, types.Array) else one
+        for kind, one in zip(signature.args, arguments, strict=True)
+    ]
+
+
+def _whole(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
+    return number if number.type == INDEX else builder.sext(number, INDEX)
+
+
+def _double(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
+    return number if number.type == DOUBLE else builder.fpext(number, DOUBLE)
+
+
+def _vector(builder: ir.IRBuilder, numbers: ir.Value, at: ir.Value, lanes: int) -> ir.Value:
+    return builder.bitcast(builder.gep(numbers, [at]), ir.VectorType(DOUBLE, lanes).as_pointer())
+
+
+def _multiply_add(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+    flags = ("contract", "reassoc")
+    return builder.fadd(builder.fmul(x, y, flags=flags), z, flags=flags)
+
+
+def _spread(builder: ir.IRBuilder, number: ir.Value, lanes: int) -> ir.Value:
+    """A number in every lane."""
+    empty = ir.Constant(ir.VectorType(DOUBLE, lanes), ir.Undefined)
+    one = builder.insert_element(empty, number, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(one, empty, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
+
+
+def _add_products(ones: int, lanes: int) -> Any:
+    """line[j] += own · (1, …, 1, x, x², 0, …), with so many ones, for the entries x at column j of a piece of a row."""
+
+    @intrinsic
+    def add_products(_: Any, columns: Any, values: Any, start: Any, stop: Any, own: Any, line: Any) -> Any:
+        def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+            columns, values, start, stop, own, line = _numbers(context, builder, signature, arguments)
+            mine = builder.load(_vector(builder, own, ir.Constant(INDEX, 0), lanes), align=8)
+            fixed = [ir.Constant(DOUBLE, float(k < ones)) for k in range(lanes)]
+            with cgutils.for_range_slice(builder, start, stop, ir.Constant(INDEX, 1)) as (k, _):
+                j = _whole(builder, builder.load(builder.gep(columns, [k])))
+                x = _double(builder, builder.load(builder.gep(values, [k])))
+                powers: Any = ir.Constant(ir.VectorType(DOUBLE, lanes), fixed)
+                powers = builder.insert_element(powers, x, ir.Constant(INDEX, ones))
+                powers = builder.insert_element(powers, builder.fmul(x, x), ir.Constant(INDEX, ones + 1))
+                record = _vector(builder, line, builder.mul(j, ir.Constant(INDEX, lanes)), lanes)
+                sums = _multiply_add(builder, mine, powers, builder.load(record, align=8))
+                builder.store(sums, record, align=8)
+            return context.get_dummy_value()
+
+        return types.void(columns, values, types.intp, types.intp, own, line), code
+
+    return add_products
+
+
+FULL, FEW = 4, 8  # more than one in four columns is nearly full, less than one in eight words of bits is few
+PLAIN, WEIGHTED = 4, 8  # numbers kept for a pair: rows, Σp, Σp²; or rows, Σw, Σw², Σwp, Σwp²; then zeros
+_add_plain, _add_weighted = _add_products(1, PLAIN), _add_products(3, WEIGHTED)
+
+
+@intrinsic
+def _inner_products(_: Any, columns: Any, start: Any, stop: Any, X: Any, i: Any, width: Any, out: Any) -> Any:
+    """out[k] = Σ_c X[i, c] X[columns[start + k], c] up to ``stop``, four at a time: ``out`` has room for three more."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        columns, start, stop, X, i, width, out = _numbers(context, builder, signature, arguments)
+        last, zero = builder.sub(stop, ir.Constant(INDEX, 1)), ir.Constant(ir.VectorType(DOUBLE, PIECE), [0.0] * PIECE)
+        mine = builder.mul(i, width)
+        with cgutils.for_range_slice(builder, start, stop, ir.Constant(INDEX, 4)) as (k, _):
+            theirs = []
+            for step in range(4):
+                at = builder.add(k, ir.Constant(INDEX, step))
+                at = builder.select(builder.icmp_signed("<", at, last), at, last)
+                theirs.append(builder.mul(_whole(builder, builder.load(builder.gep(columns, [at]))), width))
+            before, turn = builder.block, builder.append_basic_block("turn")
+            builder.branch(turn)
+            builder.position_at_end(turn)
+            c, sums = builder.phi(INDEX), [builder.phi(zero.type) for _ in range(4)]
+            own = builder.load(_vector(builder, X, builder.add(mine, c), PIECE), align=8)
+            added = [
+                _multiply_add(builder, own, builder.load(_vector(builder, X, builder.add(j, c), PIECE), align=8), one)
+                for j, one in zip(theirs, sums, strict=True)
+            ]
+            further = builder.add(c, ir.Constant(INDEX, PIECE))
+            for phi, begin, end in zip(
+                [c, *sums], [ir.Constant(INDEX, 0), *[zero] * 4], [further, *added], strict=True
+            ):
+                phi.add_incoming(begin, before)
+                phi.add_incoming(end, turn)
+            after = builder.append_basic_block("after")
+            builder.cbranch(builder.icmp_signed("<", further, width), turn, after)
+            builder.position_at_end(after)
+            halves = _added_pairs(builder, added[0], added[1]), _added_pairs(builder, added[2], added[3])
+            low, high = _chosen(builder, *halves, [0, 1, 4, 5]), _chosen(builder, *halves, [2, 3, 6, 7])
+            total = builder.fadd(low, high)
+            builder.store(total, _vector(builder, out, builder.sub(k, start), 4), align=8)
+        return context.get_dummy_value()
+
+    return types.void(columns, types.intp, types.intp, X, types.intp, types.intp, out), code
+
+
+def _chosen(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, lanes: list[int]) -> ir.Value:
+    return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes))
+
+
+def _added_pairs(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """(x₀ + x₁, y₀ + y₁, x₂ + x₃, y₂ + y₃)."""
+    return builder.fadd(_chosen(builder, x, y, [0, 4, 2, 6]), _chosen(builder, x, y, [1, 5, 3, 7]))
+
+
+def _exchange(pieces: int) -> Any:
+    """G[i, c:] += Σ_k errors[k] X[j, c:] and G[j, c:] += errors[k] X[i, c:] for j = columns[start + k] ≠ i."""
+
+    @intrinsic
+    def exchange(
+        _: Any, columns: Any, start: Any, stop: Any, errors: Any, X: Any, i: Any, c: Any, width: Any, G: Any
+    ) -> Any:
+        def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+            columns, start, stop, errors, X, i, c, width, G = _numbers(context, builder, signature, arguments)
+
+            def places(numbers: ir.Value, j: ir.Value) -> list[ir.Value]:
+                at = builder.add(builder.mul(j, width), c)
+                each = [builder.add(at, ir.Constant(INDEX, PIECE * k)) for k in range(pieces)]
+                return [_vector(builder, numbers, one, PIECE) for one in each]
+
+            own = [builder.load(one, align=8) for one in places(X, i)]
+            first = [builder.load(one, align=8) for one in places(G, i)]
+            before, turn = builder.block, builder.append_basic_block("turn")
+            builder.branch(turn)
+            builder.position_at_end(turn)
+            k, sums = builder.phi(INDEX), [builder.phi(one.type) for one in own]
+            j = _whole(builder, builder.load(builder.gep(columns, [builder.add(start, k)])))
+            error = _spread(builder, builder.load(builder.gep(errors, [k])), PIECE)
+            added = [
+                _multiply_add(builder, error, builder.load(one, align=8), total)
+                for one, total in zip(places(X, j), sums, strict=True)
+            ]
+            for one, mine in zip(places(G, j), own, strict=True):
+                builder.store(_multiply_add(builder, error, mine, builder.load(one, align=8)), one, align=8)
+            further = builder.add(k, ir.Constant(INDEX, 1))
+            for phi, begin, end in zip([k, *sums], [ir.Constant(INDEX, 0), *first], [further, *added], strict=True):
+                phi.add_incoming(begin, before)
+                phi.add_incoming(end, turn)
+            after = builder.append_basic_block("after")
+            builder.cbranch(builder.icmp_signed("<", further, builder.sub(stop, start)), turn, after)
+            builder.position_at_end(after)
+            for one, total in zip(places(G, i), added, strict=True):
+                builder.store(total, one, align=8)
+            return context.get_dummy_value()
+
+        index = types.intp
+        return types.void(columns, index, index, errors, X, index, index, index, G), code
+
+    return exchange
+
+
+_exchange_1, _exchange_2, _exchange_3, _exchange_4 = (_exchange(pieces) for pieces in range(1, 5))
+
+
+def _counted_bits(name: str) -> Any:
+    @intrinsic
+    def bits(_: Any, word: Any) -> Any:
+        def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+            no_zero = [ir.Constant(ir.IntType(1), 1)] if name == "cttz" else []
+            return getattr(builder, name)(arguments[0], *no_zero)
+
+        return types.uint64(types.uint64), code
+
+    return bits
+
+
+_lowest_bit, _bits_set = _counted_bits("cttz"), _counted_bits("ctpop")
+
 
 @jit
-def _grown(array: Array, used: int, needed: int) -> Array:
-    """An array with room for ``needed`` items that begins with the ``used`` ones of the old."""
-    if needed <= len(array):
-        return array
-    larger = np.empty(max(needed, 2 * len(array)), array.dtype)
-    larger[:used] = array[:used]
-    return larger
+def by_column(indptr: Array, columns: Array, weights: Array, starts: Array, entries: Array) -> Array:
+    """``starts`` has room for every column and one more, ``entries`` for every entry and its row: both are filled."""
+    starts[:] = 0
+    for u in range(len(indptr) - 1):
+        if weights[u] > 0:
+            for entry in range(indptr[u], indptr[u + 1]):
+                starts[columns[entry] + 1] += 1
+    for j in range(1, len(starts)):
+        starts[j] += starts[j - 1]
+    free, products = starts[:-1].copy(), np.zeros(len(starts) - 1, np.int64)
+    for u in range(len(indptr) - 1):
+        if weights[u] > 0:
+            for entry in range(indptr[u], indptr[u + 1]):
+                j = columns[entry]
+                entries[free[j], 0], entries[free[j], 1] = entry, u
+                free[j] += 1
+                products[j] += indptr[u + 1] - entry
+    return products
+
+
+@jit
+def _meet(columns: Array, start: int, stop: int, met: Array) -> None:
+    """Set a bit for each column of a piece of a row."""
+    for entry in range(start, stop):
+        j = np.uint64(columns[entry])
+        met[j >> np.uint64(6)] |= np.uint64(1) << (j & np.uint64(63))
+
+
+@jit
+def row_bits(indptr: Array, columns: Array, n_columns: int) -> Array:
+    bits = np.zeros((len(indptr) - 1, (n_columns >> 6) + 1), np.uint64)
+    for u in range(len(indptr) - 1):
+        _meet(columns, indptr[u], indptr[u + 1], bits[u])
+    return bits
+
+
+@jit
+def pair_counts(chosen: Array, starts: Array, entries: Array, indptr: Array, columns: Array, bits: Array) -> Array:
+    """Rows given as bits are combined word by word; otherwise each column remembers for which i it was last met."""
+    counts = np.zeros(len(chosen), np.int64)
+    met = np.empty(bits.shape[1], np.uint64)
+    last_met = np.full(0 if len(bits) else len(starts) - 1, -1, np.int32)
+    for k in range(len(chosen)):
+        i, n = np.int32(chosen[k]), 0
+        met[:] = 0
+        for at in range(starts[i], starts[i + 1]):
+            start, u = entries[at, 0], entries[at, 1]
+            if len(bits):
+                for word in range(i >> 6, len(met)):
+                    met[word] |= bits[u, word]
+            else:
+                for entry in range(start, indptr[u + 1]):
+                    j = np.uint32(columns[entry])
+                    n += last_met[j] != i
+                    last_met[j] = i
+        if len(bits):
+            met[i >> 6] &= ~np.uint64(0) << np.uint64(i & 63)  # columns from i on
+            for word in range(i >> 6, len(met)):
+                n += int(_bits_set(met[word]))
+        counts[k] = n
+    return counts
 
 
 @jit
 def pair_moments(
     first: int,
     last: int,
-    column_indptr: Array,
-    column_rows: Array,
-    column_values: Array,
+    starts: Array,
+    entries: Array,
     indptr: Array,
     columns: Array,
     values: Array,
     weights: Array,
-) -> tuple[Array, Array, Array, Array, Array, Array, Array]:
-    """The pairs (i, j ≥ i) of the columns ``first`` to ``last``.
+    pointers: Array,
+    out_columns: Array,
+    out_rows: Array,
+    out_sums: Array,
+    out_squares: Array,
+    out_total: Array,
+    out_squared: Array,
+) -> None:
+    """Column i walks down its rows and adds what stands right of it into one dense line, then collects the line.
 
-    Column i walks down its rows and adds what stands right of it into one dense line, then collects the line.
-    Every pair is summed in one place, in the order of rows: threads over columns cannot change the result.
+    Every pair is summed in one place, in the order of rows: threads over columns cannot change the result. How many
+    columns a line has is known. If it is nearly full it is read from end to end; otherwise a bit is set for each column
+    met, and the bits are read; and if the columns are few even beside words of bits, they are listed and sorted.
     """
-    d = len(column_indptr) - 1
-    rows, total, squared = np.zeros(d, np.int64), np.zeros(d), np.zeros(d)
-    sums, squares = np.zeros(d), np.zeros(d)
-    seen = np.empty(d, np.int32)
-
-    pointers = np.zeros(last - first + 1, np.int64)
-    used, room = 0, 1024
-    out_columns, out_rows = np.empty(room, np.int32), np.empty(room, np.int64)
-    out_total, out_squared = np.empty(room), np.empty(room)
-    out_sums, out_squares = np.empty(room), np.empty(room)
-
+    d, weighted = len(starts) - 1, len(weights) > 0
+    line = np.zeros((d, WEIGHTED if weighted else PLAIN))
+    own = np.zeros(WEIGHTED)
+    own[0] = 1.0
+    met = np.zeros((d >> 6) + 1, np.uint64)
+    at_sums = 3 if weighted else 1
     for i in range(first, last):
-        n_seen = 0
-        for k in range(column_indptr[i], column_indptr[i + 1]):
-            u, w = column_rows[k], weights[column_rows[k]]
-            if w <= 0:
-                continue
-            v = np.float64(column_values[k])
-            for entry in range(indptr[u + 1] - 1, indptr[u] - 1, -1):
-                j = columns[entry]
-                if j < i:
-                    break  # columns ascend within a row
-                p = v * values[entry]
-                if rows[j] == 0:
-                    seen[n_seen] = j
-                    n_seen += 1
-                rows[j] += 1
-                total[j] += w
-                squared[j] += w * w
-                sums[j] += w * p
-                squares[j] += w * p * p
-        if n_seen * 8 > d - i:  # nearly full: walking the line is cheaper than sorting
-            n_seen = 0
+        k, stop = pointers[i], pointers[i + 1]
+        full, few = (stop - k) * FULL > d - i, (stop - k) * FEW < (d - i) >> 6
+        for at in range(starts[i], starts[i + 1]):
+            start, u = entries[at, 0], entries[at, 1]
+            end, v = indptr[u + 1], np.float64(values[start])
+            if few:
+                for entry in range(start, end):
+                    if line[columns[entry], 0] == 0:
+                        out_columns[k] = columns[entry]
+                        k += 1
+            elif not full:
+                _meet(columns, start, end, met)
+            if weighted:
+                w = weights[u]
+                own[1], own[2], own[3], own[4] = w, w * w, w * v, w * v * v
+                _add_weighted(columns, values, start, end, own, line)
+            else:
+                own[1], own[2] = v, v * v
+                _add_plain(columns, values, start, end, own, line)
+        if few:
+            out_columns[pointers[i] : stop].sort()
+        elif full:
             for j in range(i, d):
-                if rows[j] > 0:
-                    seen[n_seen] = j
-                    n_seen += 1
+                if line[j, 0] > 0:
+                    out_columns[k] = j
+                    k += 1
         else:
-            seen[:n_seen].sort()
+            for word in range(i >> 6, len(met)):
+                left = met[word]
+                met[word] = 0
+                while left != 0:
+                    out_columns[k] = (word << 6) + np.int64(_lowest_bit(left))
+                    left &= left - np.uint64(1)
+                    k += 1
+        for k in range(pointers[i], stop):
+            j = out_columns[k]
+            out_rows[k], out_sums[k], out_squares[k] = line[j, 0], line[j, at_sums], line[j, at_sums + 1]
+            if weighted:
+                out_total[k], out_squared[k] = line[j, 1], line[j, 2]
+            line[j, :] = 0.0
 
-        needed = used + n_seen
-        out_columns, out_rows = _grown(out_columns, used, needed), _grown(out_rows, used, needed)
-        out_total, out_squared = _grown(out_total, used, needed), _grown(out_squared, used, needed)
-        out_sums, out_squares = _grown(out_sums, used, needed), _grown(out_squares, used, needed)
-        for k in range(n_seen):
-            j = seen[k]
-            out_columns[used + k], out_rows[used + k] = j, rows[j]
-            out_total[used + k], out_squared[used + k] = total[j], squared[j]
-            out_sums[used + k], out_squares[used + k] = sums[j], squares[j]
-            rows[j], total[j], squared[j], sums[j], squares[j] = 0, 0.0, 0.0, 0.0, 0.0
-        used = needed
-        pointers[i - first + 1] = used
-    return (
-        pointers,
-        out_columns[:used],
-        out_rows[:used],
-        out_total[:used],
-        out_squared[:used],
-        out_sums[:used],
-        out_squares[:used],
-    )
+
+def padded(X: Array) -> Array:
+    """A factor as the pair pass takes it, in double precision: zeros added, up to a whole number of pieces."""
+    wide = np.zeros((len(X), -(-max(X.shape[1], 1) // PIECE) * PIECE))
+    wide[:, : X.shape[1]] = X
+    return wide
 
 
 @jit
 def pair_pass(
-    first: int, indptr: Array, columns: Array, weights: Array, target: Array, X: Array
+    first: int, indptr: Array, columns: Array, target: Array, diagonal_weight: float, X: Array
 ) -> tuple[float, Array]:
-    r = X.shape[1]
-    gradient = np.zeros((X.shape[0], r))
-    own, own_gradient = np.empty(r), np.empty(r)
+    """For each column i: the errors of its pairs, then what they add to the gradients of x_i and of each x_j."""
+    width, longest = X.shape[1], 0
+    for k in range(len(indptr) - 1):
+        longest = max(longest, indptr[k + 1] - indptr[k])
+    gradient, errors = np.zeros_like(X), np.empty(longest + 3)
     loss = 0.0
     for k in range(len(indptr) - 1):
-        i = first + k
-        for c in range(r):
-            own[c] = X[i, c]
-            own_gradient[c] = 0.0
-        for entry in range(indptr[k], indptr[k + 1]):
-            j = columns[entry]
-            inner = 0.0
-            for c in range(r):
-                inner += own[c] * X[j, c]
-            error = inner - target[entry]
-            weighted = 2.0 * weights[entry] * error
-            loss += (0.25 if i == j else 0.5) * weighted * error
-            for c in range(r):
-                own_gradient[c] += weighted * X[j, c]
-            if i != j:
-                for c in range(r):
-                    gradient[j, c] += weighted * own[c]
-        for c in range(r):
-            gradient[i, c] += own_gradient[c]
+        i, start, stop = first + k, indptr[k], indptr[k + 1]
+        if start < stop and columns[start] == i:
+            _inner_products(columns, start, start + 1, X, i, width, errors)
+            error = errors[0] - target[start]
+            loss += 0.5 * diagonal_weight * error * error
+            for c in range(width):
+                gradient[i, c] += 2.0 * diagonal_weight * error * X[i, c]
+            start += 1
+        if start == stop:
+            continue
+        _inner_products(columns, start, stop, X, i, width, errors)
+        line_loss = 0.0
+        for entry in range(stop - start):
+            error = errors[entry] - target[start + entry]
+            line_loss += error * error
+            errors[entry] = 2.0 * error
+        loss += line_loss
+        for c in range(0, width, 4 * PIECE):
+            if width - c >= 4 * PIECE:
+                _exchange_4(columns, start, stop, errors, X, i, c, width, gradient)
+            elif width - c == 3 * PIECE:
+                _exchange_3(columns, start, stop, errors, X, i, c, width, gradient)
+            elif width - c == 2 * PIECE:
+                _exchange_2(columns, start, stop, errors, X, i, c, width, gradient)
+            else:
+                _exchange_1(columns, start, stop, errors, X, i, c, width, gradient)
     return loss, gradient

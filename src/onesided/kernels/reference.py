@@ -39,64 +39,93 @@ def linked_columns(indptr: Array, columns: Array, weights: Array, n_columns: int
     return smallest
 
 
+def by_column(indptr: Array, columns: Array, weights: Array, starts: Array, entries: Array) -> Array:
+    """Entries of rows of positive weight, by column: the entry and its row, those of column j from ``starts[j]``.
+
+    ``starts`` and ``entries`` are filled. Returns how many entries stand at and right of those of each column, which is
+    how many products of two entries of a row make up its pairs (i, j ≥ i).
+    """
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    kept = np.flatnonzero(weights[rows] > 0)
+    starts[:], order = counting_sort(columns[kept], len(starts) - 1)
+    entries[: len(kept)] = np.column_stack([kept, rows[kept]])[order]
+    return np.bincount(columns[kept], (indptr[rows + 1] - np.arange(len(rows)))[kept], len(starts) - 1).astype(np.int64)
+
+
+def row_bits(indptr: Array, columns: Array, n_columns: int) -> Array:
+    """Which columns a row has: bit j mod 64 of word j div 64."""
+    bits = np.zeros((len(indptr) - 1, n_columns // 64 + 1), np.uint64)
+    for u, row in _rows(indptr):
+        for j in columns[row].tolist():
+            bits[u, j // 64] |= np.uint64(1 << j % 64)
+    return bits
+
+
+def pair_counts(chosen: Array, starts: Array, entries: Array, indptr: Array, columns: Array, bits: Array) -> Array:
+    """How many columns j ≥ i stand in one row with i, for each column i chosen; ``bits`` has all rows, or none."""
+    counts = np.zeros(len(chosen), np.int64)
+    for k, i in enumerate(chosen):
+        own = entries[starts[i] : starts[i + 1]]
+        counts[k] = len({j for entry, u in own for j in columns[entry : indptr[u + 1]].tolist()})
+    return counts
+
+
 def pair_moments(
     first: int,
     last: int,
-    column_indptr: Array,
-    column_rows: Array,
-    column_values: Array,
+    starts: Array,
+    entries: Array,
     indptr: Array,
     columns: Array,
     values: Array,
     weights: Array,
-) -> tuple[Array, Array, Array, Array, Array, Array, Array]:
+    pointers: Array,
+    out_columns: Array,
+    out_rows: Array,
+    out_sums: Array,
+    out_squares: Array,
+    out_total: Array,
+    out_squared: Array,
+) -> None:
     """Moments of the products p = v_i v_j over rows of positive weight, for every pair i ≤ j seen together.
 
-    For the columns i from ``first`` to ``last`` of a panel given by columns and by rows. Returns compressed
-    upper-triangular rows (pointers, columns j) and, aligned with them, the number of rows, Σw, Σw², Σwp and
-    Σwp². A pair belongs to Ω when a row has it, whatever its products sum to.
+    For the columns i from ``first`` to ``last`` of a panel given by rows and :func:`by_column`. The pairs of column i
+    are written at ``pointers[i]`` to ``pointers[i + 1]``, j ascending: the column j, the number of rows, Σwp and Σwp²,
+    and Σw and Σw²; no ``weights`` mean that each is one, and the last two are left out. A pair belongs to Ω when a row
+    has it, whatever its products sum to.
     """
-    d = len(column_indptr) - 1
-    rows, total, squared = (np.zeros((d, d)) for _ in range(3))
-    sums, squares = np.zeros((d, d)), np.zeros((d, d))
-    for u, row in _rows(indptr):
-        if weights[u] > 0:
-            pairs = np.ix_(columns[row], columns[row])
-            v = values[row].astype(np.float64)
-            p, w = np.outer(v, v), weights[u]
-            rows[pairs] += 1
-            total[pairs] += w
-            squared[pairs] += w**2
-            sums[pairs] += w * p
-            squares[pairs] += w * p**2
-    i, j = np.nonzero(np.triu(rows)[first:last])
-    pointers, i = np.searchsorted(i, np.arange(last - first + 1)), i + first
-    return (
-        pointers,
-        j.astype(np.int32),
-        rows[i, j].astype(np.int64),
-        total[i, j],
-        squared[i, j],
-        sums[i, j],
-        squares[i, j],
-    )
+    d = len(starts) - 1
+    for i in range(first, last):
+        rows, total, squared, sums, squares = np.zeros((5, d))
+        for entry, u in entries[starts[i] : starts[i + 1]]:
+            right = slice(entry, indptr[u + 1])
+            p, w = np.float64(values[entry]) * values[right].astype(np.float64), weights[u] if len(weights) else 1.0
+            rows[columns[right]] += 1
+            total[columns[right]] += w
+            squared[columns[right]] += w**2
+            sums[columns[right]] += w * p
+            squares[columns[right]] += w * p**2
+        own, seen = slice(pointers[i], pointers[i + 1]), np.flatnonzero(rows)
+        out_columns[own], out_rows[own], out_sums[own], out_squares[own] = seen, rows[seen], sums[seen], squares[seen]
+        if len(weights):
+            out_total[own], out_squared[own] = total[seen], squared[seen]
 
 
 def pair_pass(
-    first: int, indptr: Array, columns: Array, weights: Array, target: Array, X: Array
+    first: int, indptr: Array, columns: Array, target: Array, diagonal_weight: float, X: Array
 ) -> tuple[float, Array]:
     """½ Σ_ij W_ij (x_iᵀx_j − t_ij)² over the full matrix, and its gradient 2 (W ∘ (XXᵀ − t)) X.
 
-    The block's k-th row is column ``first + k``; pairs are given once, with i ≤ j.
+    W is ``diagonal_weight`` on the diagonal and one elsewhere on Ω. The block's k-th row is column ``first + k``; pairs
+    are given once, with i ≤ j, and j ascends.
     """
     loss, gradient = 0.0, np.zeros(X.shape)
     for k, row in _rows(indptr):
         i = first + k
-        for j, weight, t in zip(columns[row], weights[row], target[row], strict=True):
-            error = weight * (X[i] @ X[j] - t)
-            twice = 1.0 if i == j else 2.0
-            loss += 0.5 * twice * error * (X[i] @ X[j] - t)
-            gradient[i] += 2 * error * X[j]
+        for j, t in zip(columns[row], target[row], strict=True):
+            error, weight = X[i] @ X[j] - t, diagonal_weight if i == j else 2.0  # off the diagonal, both triangles
+            loss += 0.5 * weight * error**2
+            gradient[i] += 2 * (diagonal_weight if i == j else 1.0) * error * X[j]
             if i != j:
                 gradient[j] += 2 * error * X[i]
     return loss, gradient

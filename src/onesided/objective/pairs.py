@@ -23,7 +23,7 @@ from onesided.objective.penalties import incoherence
 
 Array = npt.NDArray[Any]
 
-BLOCK_PAIRS = 1 << 16
+BLOCK_PAIRS = 1 << 18
 
 
 class PairObjective:
@@ -44,26 +44,27 @@ class PairObjective:
         alpha: float = 0.0,
         diagonal_weight: float | None = None,
     ) -> None:
-        i, j = moments.pairs()
-        off = int(np.count_nonzero(i != j))
         d = moments.n_columns
+        off = moments.n_pairs - int(np.count_nonzero(np.diff(moments.indptr)))  # a column seen is a pair with itself
         self.diagonal_weight = 2 * off / (d * (d - 1)) if diagonal_weight is None and d > 1 else diagonal_weight or 0.0
         self.size = max(1, moments.n_pairs + off)
         self.penalty, self.alpha = penalty, alpha
         self._columns, self._target = moments.columns, hajek(moments)
-        self._weights = np.where(i == j, self.diagonal_weight, 1.0)
         size = max(BLOCK_PAIRS, 4 * d)
         self._blocks = [(first, moments.indptr[first : last + 1]) for first, last in cut(moments.indptr, size)]
 
     def value_and_gradient(self, X: Array) -> tuple[float, Array]:
         """ℓ(X) and ∇ℓ(X)."""
         X = np.ascontiguousarray(X, dtype=np.float64)
-        loss, gradient = 0.0, np.zeros(X.shape)
+        wide = pairs.padded(X)
+        loss, total = 0.0, np.zeros(wide.shape)
         for block_loss, block_gradient in in_order(
-            lambda block: pairs.pair_pass(*block, self._columns, self._weights, self._target, X), self._blocks
+            lambda block: pairs.pair_pass(*block, self._columns, self._target, self.diagonal_weight, wide),
+            self._blocks,
         ):
             loss += block_loss
-            gradient += block_gradient
+            total += block_gradient
+        gradient = total[:, : X.shape[1]]
         value, slope = incoherence(X, self.alpha)
         strength = self.penalty / len(X)
         return loss / self.size + strength * value, gradient / self.size + strength * slope

@@ -9,13 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onesided import InputError, PairMoments, Panel, synthetic
+from onesided import HajekGD, InputError, PairMoments, Panel, moments, synthetic
+from onesided.engines import local
+from onesided.kernels import pairs
 from onesided.moments import (
     hajek,
     hajek_variance,
     horvitz_thompson,
     horvitz_thompson_variance,
     mean_inverse_count,
+    memory_in_words,
+    pair_size,
     standard_errors,
 )
 from tests.conftest import random_panel
@@ -55,6 +59,191 @@ def test_moments_are_those_of_a_self_join(weighted, dtype):
     np.testing.assert_allclose(moments.effective_counts, expected[3] ** 2 / expected[4], rtol=1e-12)
     np.testing.assert_allclose(moments.sums, expected[5], rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(moments.squares, expected[6], rtol=1e-10, atol=1e-12)
+
+
+ARRAYS = ("indptr", "columns", "rows", "sums", "squares", "weight_sums", "squared_weight_sums")
+
+
+def same(one, other):
+    for name in ARRAYS:
+        a, b = getattr(one, name), getattr(other, name)
+        assert (a is None) == (b is None)
+        if a is not None:
+            np.testing.assert_array_equal(a, b)
+            assert a.dtype == b.dtype
+
+
+def skewed_panel(seed=0, n=400, d=900, most=30, weighted=False):
+    """Rows of different lengths, columns of very different popularity: lines that are full, sparse and empty."""
+    rng = np.random.default_rng(seed)
+    popularity = 1 / np.arange(1, d + 1)
+    lengths = rng.integers(0, most, size=n)
+    rows = [np.sort(rng.choice(d, size=m, replace=False, p=popularity / popularity.sum())) for m in lengths]
+    columns = rng.permutation(d)[np.concatenate(rows)]
+    panel = Panel.from_arrays(np.repeat(np.arange(n), lengths), columns, rng.normal(size=lengths.sum()))
+    weights = rng.integers(0, 4, size=panel.n_rows) / 2
+    return panel.with_row_weights(weights) if weighted else panel
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("make", [skewed_panel, random_panel])  # without and with rows as bits
+def test_threads_do_not_change_a_bit(monkeypatch, weighted, make):
+    panel = make(1, weighted=weighted)
+    whole = PairMoments.from_panel(panel)
+    monkeypatch.setattr(moments, "BLOCK_PRODUCTS", 100)
+    for threads in (1, 2, 3):
+        monkeypatch.setenv(local.THREADS_VARIABLE, str(threads))
+        same(PairMoments.from_panel(panel), whole)
+    assert len(moments._Columns(panel).blocks()) > 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_moments_of_a_skewed_panel_are_those_of_a_self_join(dtype):
+    panel = skewed_panel(2, weighted=True)
+    panel = Panel(
+        panel.indptr, panel.columns, panel.values.astype(dtype), panel.n_columns, row_weights=panel.row_weights
+    )
+    formed, expected = PairMoments.from_panel(panel), list(by_database(panel).values())
+    for actual, known in zip((*formed.pairs(), formed.rows), expected[:3], strict=True):
+        np.testing.assert_array_equal(actual, known)
+    sums = formed.weight_sums, formed.squared_weight_sums, formed.sums, formed.squares
+    for actual, known in zip(sums, expected[3:], strict=True):
+        np.testing.assert_allclose(actual, known, rtol=1e-10, atol=1e-12)
+
+
+def test_rows_of_weight_zero_are_not_there():
+    panel = skewed_panel(3, weighted=True)
+    taken = panel.take_rows(panel.row_weights > 0)
+    assert 0 < taken.n_rows < panel.n_rows
+    same(PairMoments.from_panel(panel), PairMoments.from_panel(taken))
+    assert pair_size(panel).pairs == pair_size(taken).pairs
+
+
+def test_columns_in_another_order_have_the_same_moments():
+    panel = skewed_panel(4)
+    order = np.random.default_rng(0).permutation(panel.n_columns)
+    rows = np.repeat(np.arange(panel.n_rows), panel.row_counts)
+    other = Panel.from_arrays(rows, order[panel.columns], panel.values)
+    one, two = (PairMoments.from_panel(each) for each in (panel, other))
+    for name in ("rows", "sums", "squares"):
+        expected = one.to_matrix(getattr(one, name)).toarray()
+        actual = two.to_matrix(getattr(two, name)).toarray()[np.ix_(order, order)]
+        np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+# Memory
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_size_is_known_before_and_is_that_of_the_arrays(weighted):
+    panel = skewed_panel(5, weighted=weighted)
+    size, formed = pair_size(panel), PairMoments.from_panel(panel)
+    arrays = [getattr(formed, name) for name in ARRAYS]
+    assert (size.pairs, size.exact, size.standard_error) == (formed.n_pairs, True, 0.0)
+    assert size.bytes == sum(array.nbytes for array in arrays if array is not None)
+
+
+def test_the_size_of_many_pairs_is_estimated(monkeypatch):
+    monkeypatch.setattr(moments, "COUNTED_PRODUCTS", 1)
+    deviations, shares = [], []
+    for seed in range(20):
+        panel = skewed_panel(seed, n=300, most=20)
+        size, truth = pair_size(panel, rng=seed), PairMoments.from_panel(panel).n_pairs
+        assert not size.exact
+        assert 20 < size.columns_counted <= 64
+        assert str(size).startswith("about ")
+        deviations.append((size.pairs - truth) / size.standard_error)
+        shares.append(size.pairs / truth)
+    assert np.max(np.abs(deviations)) < 4
+    assert 0.4 < np.sqrt(np.mean(np.square(deviations))) < 2
+    assert np.max(np.abs(np.log(shares))) < 0.2
+
+
+def test_the_estimate_of_a_small_panel_counts_everything(monkeypatch):
+    monkeypatch.setattr(moments, "COUNTED_PRODUCTS", 1)
+    panel = random_panel(0)  # twelve columns, fewer than a sample has
+    assert pair_size(panel).exact
+    assert pair_size(panel).pairs == PairMoments.from_panel(panel).n_pairs
+
+
+def test_a_panel_without_entries_has_no_pairs():
+    panel = Panel(np.zeros(4, np.int64), np.empty(0, np.int32), np.empty(0), 5)
+    assert (pair_size(panel).pairs, PairMoments.from_panel(panel).n_pairs) == (0, 0)
+
+
+def test_pairs_that_do_not_fit_are_refused_before_they_are_formed(monkeypatch):
+    panel = skewed_panel(6)
+    size = pair_size(panel)
+    monkeypatch.setattr(moments, "_free_memory", lambda: size.bytes)
+    expected = PairMoments.from_panel(panel).n_pairs
+    monkeypatch.setattr(moments, "_free_memory", lambda: size.bytes - 1)
+    monkeypatch.setattr(pairs, "pair_moments", None)
+    found = (
+        rf"Ω would hold {expected:,} pairs, {memory_in_words(size.bytes)} as pair moments, and .* of memory are free"
+    )
+    for form in (PairMoments.from_panel, HajekGD(rank=2).fit):
+        with pytest.raises(InputError, match=f"{found}; use OneSidedCompletion, which .* never forms Ω"):
+            form(panel)
+
+
+def test_estimated_pairs_that_do_not_fit_are_refused_without_counting_all(monkeypatch):
+    panel, counted = skewed_panel(7), []
+    monkeypatch.setattr(moments, "COUNTED_PRODUCTS", 1)
+    monkeypatch.setattr(moments, "_free_memory", lambda: 1000)
+    count = pairs.pair_counts
+    monkeypatch.setattr(pairs, "pair_counts", lambda chosen, *rest: counted.append(len(chosen)) or count(chosen, *rest))
+    with pytest.raises(InputError, match=r"Ω would hold about .* and 0\.98 KiB of memory are free"):
+        PairMoments.from_panel(panel)
+    assert 20 < sum(counted) <= 64
+
+
+def test_an_estimate_that_was_too_low_does_not_let_pairs_through(monkeypatch):
+    panel = skewed_panel(8)
+    monkeypatch.setattr(moments, "_free_memory", lambda: 10_000)
+    monkeypatch.setattr(moments._Columns, "size", lambda self: moments.PairSize(1, 1, 0.0, 64))
+    monkeypatch.setattr(pairs, "pair_moments", None)
+    with pytest.raises(InputError, match="Ω would hold"):
+        PairMoments.from_panel(panel)
+
+
+def test_free_memory(monkeypatch):
+    assert moments._free_memory() > 2**20
+
+    def absent(*_, **__):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(moments, "open", absent, raising=False)
+    free = moments._free_memory()
+    assert free is None or free > 2**20
+    monkeypatch.setattr(moments.os, "sysconf_names", {})
+    assert moments._free_memory() is None
+    assert PairMoments.from_panel(random_panel(0)).n_pairs  # nothing is known, nothing is refused
+
+
+def test_amounts_in_words():
+    words = [memory_in_words(size) for size in (12, 999, 2**20, 10**8, 7 * 2**30, 150 * 2**30)]
+    assert words == ["12 bytes", "999 bytes", "1 MiB", "95 MiB", "7 GiB", "150 GiB"]
+    sizes = [str(moments.PairSize(n, 2**30)) for n in (1, 12_345, 6_123_456, 7_200_000_000, 3 * 10**12)]
+    assert sizes == [
+        "1 pair, 1 GiB",
+        "12,345 pairs, 1 GiB",
+        "6.12 million pairs, 1 GiB",
+        "7.2 billion pairs, 1 GiB",
+        "3 trillion pairs, 1 GiB",
+    ]
+
+
+def test_rows_beyond_what_a_count_holds():
+    most = 2**31 - 1
+    one = PairMoments(
+        most, np.array([0, 1]), np.array([0], np.int32), np.array([most], np.int32), np.ones(1), np.ones(1)
+    )
+    assert (one + one).rows.tolist() == [2 * most]
+    assert ((one + one) - one).rows.tolist() == [most]
+    assert PairMoments.from_panel(random_panel(0)).rows.dtype == np.int32
+
+
+# Merging
 
 
 def magnitudes(panel):

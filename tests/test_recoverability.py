@@ -87,7 +87,8 @@ def test_coverage_of_many_pairs_is_estimated(monkeypatch):
         i, j = PairMoments.from_panel(panel).pairs()
         truth = np.count_nonzero(i != j) / (150 * 149 / 2)
         coverage = inspect(panel).coverage
-        assert (coverage.exact, coverage.columns_counted) == (False, 50)
+        assert not coverage.exact
+        assert 25 < coverage.columns_counted <= 50
         assert coverage.observed_pairs == pytest.approx(coverage.share * coverage.possible_pairs, abs=1)
         deviations.append((coverage.share - truth) / coverage.standard_error)
     assert np.max(np.abs(deviations)) < 4

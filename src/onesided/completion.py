@@ -444,7 +444,8 @@ class HajekGD(OneSidedEstimator):
     """Algorithms 1 and 2 of "One-Sided Matrix Completion from Ultra-Sparse Samples", as printed.
 
     Builds the pair moments explicitly, divides on Ω, and runs gradient descent from a random start on the loss of
-    :mod:`onesided.objective.pairs`. Memory grows with the number of observed pairs.
+    :mod:`onesided.objective.pairs`. Memory grows with the number of observed pairs, which
+    :func:`onesided.moments.pair_size` tells; a panel whose pair moments do not fit in what is free is refused.
 
     Parameters
     ----------

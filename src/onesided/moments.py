@@ -242,9 +242,9 @@ def pair_size(panel: Panel, *, rng: int | np.random.Generator = 0) -> PairSize:
     """How many pairs Ω has and what :class:`PairMoments` would take, without forming Ω.
 
     A row with m entries has m (m + 1) / 2 products. Up to 2²³ of them, every pair is counted. Beyond, pairs are counted
-    for a random sample of columns, at least 64, whose products are about so many. Column i has at most b_i pairs
-    (i, j ≥ i): as many as products, and as many as columns from i on. The sample's ratio of pairs to b, times Σ b over
-    all columns, is the estimate; a standard error stands beside it.
+    for some columns, at least 64 drawings or as many as have about so many products. Column i has at most b_i pairs
+    (i, j ≥ i): as many as products, and as many as columns from i on. Columns are drawn with chances in proportion to
+    b, so that Σ b times the mean share of b_i that there is, a number between 0 and 1, is unbiased.
 
     >>> print(pair_size(Panel.from_dense([[1.0, 2.0, np.nan], [3.0, np.nan, 5.0]])))
     5 pairs, 152 bytes
@@ -265,15 +265,16 @@ class _Columns:
     def size(self, rng: int | np.random.Generator = 0) -> PairSize:
         """The number of pairs: counted, or estimated from some columns."""
         seen, total = np.flatnonzero(self.products), int(self.products.sum())
-        size = max(LEAST_SAMPLE, int(COUNTED_PRODUCTS * len(seen) / max(total, 1)))
-        if total <= COUNTED_PRODUCTS or size >= len(seen):
-            return PairSize.of(int(self.counts.sum()), self.panel)
         bound = np.minimum(self.products[seen], np.arange(len(seen), 0, -1))
-        chosen = np.sort(np.random.default_rng(rng).choice(len(seen), size, replace=False))
-        counts = self._count(seen[chosen])
-        ratio = counts.sum() / bound[chosen].sum()
-        spread = np.var(counts - ratio * bound[chosen], ddof=1) / size * (1 - size / len(seen))
-        return PairSize.of(round(ratio * int(bound.sum())), self.panel, float(len(seen) * np.sqrt(spread)), size)
+        chance = bound / max(int(bound.sum()), 1)
+        draws = max(LEAST_SAMPLE, int(COUNTED_PRODUCTS / max(float(chance @ self.products[seen]), 1.0)))
+        if total <= COUNTED_PRODUCTS or draws >= len(seen):
+            return PairSize.of(int(self.counts.sum()), self.panel)
+        drawn = np.random.default_rng(rng).choice(len(seen), draws, p=chance)
+        columns, which = np.unique(drawn, return_inverse=True)
+        ratios = (self._count(seen[columns]) / bound[columns])[which]
+        error = float(np.sqrt(ratios.var(ddof=1) / draws)) * int(bound.sum())
+        return PairSize.of(round(ratios.mean() * int(bound.sum())), self.panel, error, len(columns))
 
     @cached_property
     def counts(self) -> Array:

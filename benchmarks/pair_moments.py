@@ -4,10 +4,10 @@
 
 The file is MovieLens-1M's ``ratings.dat``, also compressed by xz; without it, only made panels are measured. scipy's
 two products are M̂ᵀM̂ and IᵀI of CSR matrices in double precision, both triangles, without the squares; pairs whose
-products sum to zero are missing from the first. The self-join is duckdb's, with counts, sums and squares for i ≤ j. Ours
-has all of these, and includes the order by column, which it makes anew. Everything is measured in turn, seven times (the
-self-join once), and medians are printed. Peak memory is what each takes beyond the panel, in a process of its own; it is
-read from Linux's /proc.
+products sum to zero are missing from the first. The self-join is duckdb's, with counts, sums and squares for i ≤ j.
+Ours has all of these, and includes the order by column, which it makes anew. Everything is measured in turn, seven
+times (the self-join once), and medians are printed. Peak memory is what each takes beyond the panel, in a process of
+its own; it is read from Linux's /proc.
 
 For the gradient, pairs per second are those of one core, and of a whole evaluation on two threads. Beside it, one
 product of the symmetric sparse matrix T̂ with the factor by scipy, which is two thirds of the arithmetic: 2r
@@ -89,7 +89,7 @@ def self_join(panel: Panel) -> Any:
     with duckdb.connect() as connection:
         connection.execute(f"set threads to {thread_count()}")
         connection.register("entries", entries)
-        return connection.execute(
+        return connection.sql(
             """select a.j as i, b.j as j, count(*) as rows, sum(a.v * b.v) as sums, sum((a.v * b.v) ** 2) as squares
                from entries a join entries b on a.u = b.u and a.j <= b.j group by all order by all"""
         ).to_arrow_table()

@@ -21,7 +21,7 @@ import pytest
 from onesided import tables
 from onesided.errors import InputError
 from onesided.ids import as_ids, encode_ids
-from onesided.tables import open_table
+from onesided.tables import open_table, plain_integers, stream_table
 
 ENTRIES = {"userId": [7, 7, 12], "movieId": [31, 1029, 31], "rating": [2.5, 3.0, 4.0]}
 HEADER = "user,item,rating\n"
@@ -436,3 +436,110 @@ def test_progress_can_interrupt(write: Write, monkeypatch: pytest.MonkeyPatch, p
 
     with pytest.raises(KeyboardInterrupt):
         open_table(write(PACK[pack](b"1::2::3\n" * 500_000)), progress=interrupt)
+
+
+# Streamed
+
+
+def streamed(path: Path, **options: Any) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = stream_table(path, **options).reader.read_all().to_pydict()
+    return found
+
+
+@pytest.mark.parametrize("pack", PACK)
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize("separator", ["::", "\t", ";", ","])
+def test_a_stream_has_what_a_table_has_with_ids_as_written(
+    write: Write, separator: str, header: bool, pack: str
+) -> None:
+    path = write(PACK[pack](text(separator, header).encode()), f"ratings.txt{pack}")
+    stream, table = stream_table(path), open_table(path)
+    assert (stream.row, stream.column, stream.value) == (table.row, table.column, table.value)
+    entries = stream.reader.read_all()
+    assert entries.schema.types == [pa.string(), pa.string(), pa.float64()]
+    assert entries.cast(table.reader.schema).equals(table.reader.read_all())
+
+
+@pytest.mark.parametrize("pack", PACK)
+@pytest.mark.parametrize("separator", ["::", ","])
+def test_a_stream_of_many_blocks(write: Write, monkeypatch: pytest.MonkeyPatch, separator: str, pack: str) -> None:
+    monkeypatch.setattr(tables, "_BLOCK_BYTES", 1000)
+    lines = [(f"0{k}", str(k * k), k / 2) for k in range(5000)]
+    content = "".join(separator.join(map(str, line)) + "\n" for line in lines)
+    calls: list[tuple[int, int]] = []
+    path = write(PACK[pack](content.encode()))
+    batches = list(stream_table(path, progress=lambda *call: calls.append(call)).reader)
+    assert len(batches) > 50
+    assert [line for batch in batches for line in zip(*batch.to_pydict().values(), strict=True)] == lines
+    assert calls == sorted(calls)
+    assert calls[-1] == (path.stat().st_size,) * 2
+
+
+def test_a_stream_takes_columns_by_name_and_keeps_what_is_missing(write: Write) -> None:
+    path = write("c,d,a,b\n1,x,,NA\nNA,x,007,\n")
+    assert streamed(path, row="a", column="b", value="c") == {"a": [None, "007"], "b": ["NA", None], "c": [1.0, None]}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("1,2,x", r"line 5002 of .* has 'x' in column 'rating'; expected a number"),
+        ("1,2", r"line 5002 of .* has 2 fields where the first line has 3"),
+        (b"\xe9,2,3", r"line 5002 of .* is not UTF-8"),
+        ('1,"2,3', r"has a line of more than 1000 bytes, or a quote that is not closed"),
+    ],
+)
+@pytest.mark.parametrize("pack", PACK)
+def test_a_stream_names_a_bad_line_deep_in_the_file(
+    write: Write, monkeypatch: pytest.MonkeyPatch, line: str | bytes, message: str, pack: str
+) -> None:
+    monkeypatch.setattr(tables, "_BLOCK_BYTES", 1000)
+    bad = line.encode() if isinstance(line, str) else line
+    path = write(PACK[pack](HEADER.encode() + b"1,2,3\n" * 5000 + bad + b"\n" + b"1,2,3\n" * 5000))
+    reached: list[int] = []
+    with pytest.raises(InputError, match=message):
+        reached.extend(batch.num_rows for batch in stream_table(path).reader)
+    assert 4000 < sum(reached) <= 5000
+    with pytest.raises(InputError, match=message):
+        open_table(path)
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", HEADER, HEADER.rstrip(), "hello\n", "1,2\n", b"PK\3\4\0\0\0\0"])
+def test_a_stream_refuses_as_a_table_does(write: Write, content: str | bytes) -> None:
+    path = write(content)
+    with pytest.raises(InputError) as expected:
+        open_table(path)
+    with pytest.raises(InputError) as found:
+        streamed(path)
+    assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("pack", [".gz", ".xz"])
+def test_a_stream_cut_short(write: Write, pack: str) -> None:
+    whole = PACK[pack]("".join(f"{k},{k * k % 9973},3\n" for k in range(300_000)).encode())
+    with pytest.raises(InputError, match=r"is cut short or corrupt .* fetch it again"):
+        streamed(write(whole[: len(whole) // 2], f"ratings.csv{pack}"))
+
+
+@pytest.mark.parametrize("pack", PACK)
+def test_a_stream_may_be_left_early(write: Write, pack: str) -> None:
+    reader = stream_table(write(PACK[pack](b"1::2::3\n" * 1_000_000))).reader
+    assert reader.read_next_batch().num_rows > 0
+    reader.close()
+
+
+def test_a_stream_of_parquet_keeps_its_kinds(tmp_path: Path) -> None:
+    path = tmp_path / "ratings.parquet"
+    pq.write_table(pa.table({"timestamp": [1, 2, 3], **ENTRIES}), path)
+    assert streamed(path) == ENTRIES
+
+
+@pytest.mark.parametrize(
+    "odd", ["007", "-0", "-07", "00", "+7", " 7", "7 ", "0x7", "7.0", "1e3", "9" * 20, "x", "NA", ""]
+)
+def test_plain_integers(odd: str) -> None:
+    plain = pa.array(["7", "0", None, "-3", str(2**63 - 1), str(-(2**63))])
+    assert plain_integers(plain)
+    assert plain_integers(pa.array([None], pa.string()))
+    assert not plain_integers(pa.concat_arrays([plain, pa.array([odd])]))
+    assert not plain_integers(pa.chunked_array([plain, pa.array([odd])]))

@@ -98,15 +98,65 @@ def open_table(
     {'userId': [7, 8], 'movieId': ['031', '31'], 'rating': [2.5, 4.0]}
     """
     path = Path(path)
+    asked: _Asked = {"row": row, "column": column} | ({"value": value} if values else {})
+    names, reader = (_open_parquet if _is_parquet(path) else _open_text)(path, asked, progress)
+    return TableStream(reader, *names)
+
+
+def stream_table(
+    path: str | PathLike[str],
+    *,
+    row: str | None = None,
+    column: str | None = None,
+    value: str | None = None,
+    progress: Progress | None = None,
+) -> TableStream:
+    """Open the long table at ``path`` as ``open_table`` does, yet hold no more of it than a few batches at a time.
+
+    Ids of text are therefore strings, as they are written: what has seen them all can say, with ``plain_integers``,
+    whether the whole file wrote integers. What is wrong in a line of text is raised when that line is reached.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "ratings.csv")
+    ...     _ = path.write_text("userId,movieId,rating\\n7,031,2.5\\n8,31,4")
+    ...     [batch.to_pydict() for batch in stream_table(path).reader]
+    [{'userId': ['7', '8'], 'movieId': ['031', '31'], 'rating': [2.5, 4.0]}]
+    """
+    path = Path(path)
+    asked: _Asked = {"row": row, "column": column, "value": value}
+    names, reader = (_open_parquet if _is_parquet(path) else _stream_text)(path, asked, progress)
+    return TableStream(reader, *names)
+
+
+def plain_integers(ids: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether each id, a string, is an int64 written as that number is printed; null is neither here nor there.
+
+    >>> import pyarrow as pa
+    >>> plain_integers(pa.array(["7", None, "-31"])), plain_integers(pa.array(["7", "031"]))
+    (True, False)
+    """
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    try:
+        ids.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return False
+    # The cast takes only three more forms: 007, -007 and 0x7. (Printing the numbers costs twice as much.)
+    padded = pc.and_(pc.starts_with(ids, "0"), pc.greater(pc.binary_length(ids), 1))
+    return not pc.any(pc.or_(padded, pc.starts_with(ids, "-0")), min_count=0).as_py()
+
+
+def _is_parquet(path: Path) -> bool:
+    """Whether the file is Parquet, by its first bytes; refuse what is neither that nor text."""
     if not path.is_file():
         raise InputError(f"{path} is not a file; give the path of a text or Parquet file of entries")
-    asked: _Asked = {"row": row, "column": column} | ({"value": value} if values else {})
     with path.open("rb") as file:
         parquet = file.read(4) == b"PAR1"
     if not parquet and path.suffix.lower() == ".parquet":
         raise InputError(f"{path} is not a Parquet file, despite its name; write it again, or rename it")
-    names, reader = (_open_parquet if parquet else _open_text)(path, asked, progress)
-    return TableStream(reader, *names)
+    return parquet
 
 
 def _choose_columns(path: Path, found: list[str], asked: _Asked) -> list[str]:
@@ -184,20 +234,80 @@ def _parquet_type(path: Path, field: pa.Field, role: str) -> pa.DataType:
 def _open_text(path: Path, asked: _Asked, progress: Progress | None) -> tuple[list[str], Any]:
     import pyarrow as pa
 
-    dialect, fields = _first_line(path)
-    header = None  # read by pyarrow
-    if any(asked.values()) or not _is_number(fields[:3][-1]):
-        names = _choose_columns(path, fields, asked)
-    else:
-        _check_fields(path, len(fields), asked)
-        names = list(asked)
-        header = names + [f"field {k + 1}" for k in range(len(names), len(fields))]
-    table = _read_text(path, dialect, header, names, progress)
+    layout = _layout(path, asked)
+    table = _read_text(path, layout, progress)
     if table.num_rows == 0:
-        raise InputError(f"{path} holds no entries, only a header")
+        raise InputError(_only_a_header(path))
     with ThreadPoolExecutor(2) as pool:  # casting releases the interpreter lock
         ids = list(pool.map(_settle_ids, table.columns[:2]))
-    return names, pa.table(ids + table.columns[2:], names=names).to_reader()
+    return layout.names, pa.table(ids + table.columns[2:], names=layout.names).to_reader()
+
+
+def _stream_text(path: Path, asked: _Asked, progress: Progress | None) -> tuple[list[str], Any]:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    layout = _layout(path, asked)
+    types = dict(zip(layout.names, (pa.string(), pa.string(), pa.float64()), strict=True))
+    schema, size = pa.schema(types), path.stat().st_size
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        lines = 0
+        # Without threads pyarrow tells the line of an error, and one block at a time gains nothing from them.
+        options = layout.options(types, threads=False)
+        try:
+            with _opened(path) as (raw, stream), csv.open_csv(layout.source(stream), *options) as blocks:
+                for block in blocks:
+                    lines += block.num_rows
+                    ids = [_null_where_empty(block.column(k)) for k in range(2)]
+                    yield pa.record_batch([*ids, block.column(2)], schema=schema)
+                    if progress:
+                        progress(raw.tell(), size)
+        except pa.ArrowInvalid as error:
+            raise InputError(_explain(path, layout.names, str(error))) from error
+        if not lines:
+            raise InputError(_only_a_header(path))
+        if progress:
+            progress(size, size)
+
+    return layout.names, pa.RecordBatchReader.from_batches(schema, batches())
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How the lines of a text file are parsed, and the columns wanted of them, in the order of roles."""
+
+    dialect: Any
+    header: list[str] | None  # None where the file has one, which pyarrow reads
+    names: list[str]
+
+    def options(self, types: dict[str, pa.DataType], *, threads: bool) -> tuple[Any, Any, Any]:
+        """What pyarrow is told: how to read, to parse and to convert."""
+        from pyarrow import csv
+
+        reading = csv.ReadOptions(column_names=self.header, block_size=_BLOCK_BYTES, use_threads=threads)
+        # No string is null, as "NA" may be an id; empty ids are found later.
+        converting = csv.ConvertOptions(
+            include_columns=self.names, column_types=types, null_values=_MISSING, strings_can_be_null=False
+        )
+        return reading, self.dialect, converting
+
+    def source(self, stream: Any) -> Any:
+        """The stream as pyarrow can split it."""
+        return _Narrowed(stream) if self.dialect.delimiter == _NARROW else stream
+
+
+def _layout(path: Path, asked: _Asked) -> _Layout:
+    dialect, fields = _first_line(path)
+    if any(asked.values()) or not _is_number(fields[:3][-1]):
+        return _Layout(dialect, None, _choose_columns(path, fields, asked))
+    _check_fields(path, len(fields), asked)
+    names = list(asked)
+    return _Layout(dialect, names + [f"field {k + 1}" for k in range(len(names), len(fields))], names)
+
+
+def _only_a_header(path: Path) -> str:
+    return f"{path} holds no entries, only a header"
 
 
 def _check_fields(path: Path, found: int, asked: _Asked) -> None:
@@ -309,26 +419,18 @@ class _Narrowed(io.RawIOBase):
         return text.replace(b"::", _NARROW.encode())
 
 
-def _read_text(
-    path: Path, dialect: Any, header: list[str] | None, names: list[str], progress: Progress | None
-) -> pa.Table:
-    """The columns ``names``: ids as strings, values as float64."""
+def _read_text(path: Path, layout: _Layout, progress: Progress | None) -> pa.Table:
+    """The columns wanted: ids as strings, values as float64."""
     import pyarrow as pa
     from pyarrow import csv
 
-    types = zip(names, (pa.string(), pa.string(), pa.float64()), strict=False)
-    # No string is null, as "NA" may be an id; empty ids are found later.
-    convert = csv.ConvertOptions(
-        include_columns=names, column_types=dict(types), null_values=_MISSING, strings_can_be_null=False
-    )
+    types = dict(zip(layout.names, (pa.string(), pa.string(), pa.float64()), strict=False))
     size = path.stat().st_size
     for threads in (True, False):  # only without threads does pyarrow tell the line of an error
-        options = csv.ReadOptions(column_names=header, block_size=_BLOCK_BYTES, use_threads=threads)
         try:
             # If ``progress`` raises, the file is closed first, which ends the job, for which the pool waits.
             with ThreadPoolExecutor(1) as pool, _opened(path) as (raw, stream):
-                source = _Narrowed(stream) if dialect.delimiter == _NARROW else stream
-                job = pool.submit(csv.read_csv, source, options, dialect, convert)
+                job = pool.submit(csv.read_csv, layout.source(stream), *layout.options(types, threads=threads))
                 while progress and not wait([job], _PROGRESS_SECONDS).done:
                     progress(raw.tell(), size)
                 table = job.result()
@@ -338,7 +440,7 @@ def _read_text(
             if progress:
                 progress(size, size)
             return table
-    raise InputError(_explain(path, names, failure))
+    raise InputError(_explain(path, layout.names, failure))
 
 
 def _explain(path: Path, names: list[str], failure: str) -> str:
@@ -370,19 +472,14 @@ def _explain(path: Path, names: list[str], failure: str) -> str:
 def _settle_ids(text: pa.ChunkedArray) -> pa.ChunkedArray:
     """The ids as int64 if each is written as that number is printed, else as they are; an empty one is null."""
     import pyarrow as pa
+
+    text = pa.chunked_array(map(_null_where_empty, text.chunks), type=text.type)
+    return text.cast(pa.int64()) if all(map(plain_integers, text.chunks)) else text
+
+
+def _null_where_empty(text: pa.Array) -> pa.Array:
+    import pyarrow as pa
     from pyarrow import compute as pc
 
     empty = pc.equal(text, "")
-    if pc.any(empty).as_py():
-        text = pc.if_else(empty, pa.scalar(None, text.type), text)
-    settled = []
-    for chunk in text.chunks:
-        try:
-            settled.append(chunk.cast(pa.int64()))
-        except pa.ArrowInvalid:
-            return text
-        # The cast takes only three more forms: 007, -007 and 0x7. (Printing the numbers costs twice as much.)
-        padded = pc.and_(pc.starts_with(chunk, "0"), pc.greater(pc.binary_length(chunk), 1))
-        if pc.any(pc.or_(padded, pc.starts_with(chunk, "-0"))).as_py():
-            return text
-    return pa.chunked_array(settled)
+    return pc.if_else(empty, pa.scalar(None, text.type), text) if pc.any(empty).as_py() else text

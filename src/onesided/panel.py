@@ -102,14 +102,31 @@ class Panel:
     ) -> None:
         self.indptr, self.columns, self.values = map(_frozen, check_compressed(indptr, columns, values, n_columns))
         self.n_rows, self.n_columns = len(self.indptr) - 1, int(n_columns)
-        self._row_ids = check_ids(row_ids, self.n_rows, "row")
+        self._row_ids: Any = check_ids(row_ids, self.n_rows, "row")
         self._column_ids = check_ids(column_ids, self.n_columns, "column")
         self.row_weights = _frozen(check_weights(row_weights, self.n_rows))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Not the attributes: copies of read-only arrays can be written to, and what is cached need not travel.
-        names = {"row_ids": self._row_ids, "column_ids": self._column_ids, "row_weights": self.row_weights}
+        row_ids = self.row_ids if self.has_row_ids else None
+        names = {"row_ids": row_ids, "column_ids": self._column_ids, "row_weights": self.row_weights}
         return _restored, ((self.indptr, self.columns, self.values, self.n_columns), names)
+
+    @classmethod
+    def from_mapped(
+        cls, indptr: Array, columns: Array, values: Array, n_columns: int, *, row_ids: Any, column_ids: Array | None
+    ) -> Panel:
+        """From memory-mapped arrays that were checked when they were written, and are not read here.
+
+        ``row_ids`` need not be an array: what yields those at some positions, and all of them as an array when
+        asked, is kept as it is.
+        """
+        panel = object.__new__(cls)
+        panel.indptr, panel.columns, panel.values = map(_frozen, (indptr, columns, values))
+        panel.n_rows, panel.n_columns = len(indptr) - 1, n_columns
+        panel._row_ids, panel._column_ids = row_ids, check_ids(column_ids, n_columns, "column")
+        panel.row_weights = _frozen(check_weights(None, panel.n_rows))
+        return panel
 
     @classmethod
     def from_table(
@@ -220,7 +237,7 @@ class Panel:
     @property
     def row_ids(self) -> Array:
         """The id of each row; its position where none was given."""
-        return np.arange(self.n_rows) if self._row_ids is None else self._row_ids
+        return np.arange(self.n_rows) if self._row_ids is None else np.asarray(self._row_ids)
 
     @property
     def column_ids(self) -> Array:

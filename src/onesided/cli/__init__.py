@@ -16,6 +16,7 @@ from onesided.cli.doctor import doctor
 from onesided.cli.fit import fit
 from onesided.cli.impute import impute
 from onesided.cli.inspect import inspect
+from onesided.cli.pack import pack
 from onesided.errors import InputError
 
 
@@ -59,5 +60,5 @@ def main() -> None:
     """
 
 
-for command in (demo, doctor, fit, impute, inspect):
+for command in (demo, doctor, fit, impute, inspect, pack):
     main.add_command(command)

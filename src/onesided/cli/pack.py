@@ -1,0 +1,45 @@
+"""``onesided pack``: tables larger than memory in, a panel on the disk out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import click
+
+from onesided.cli.console import EXISTING_FILE, bar, json_option, print_result, table_options
+
+
+@click.command()
+@click.argument("tables", nargs=-1, required=True, type=EXISTING_FILE)
+@click.option("-o", "--output", required=True, type=click.Path(), help="Where to write the panel, a folder.")
+@click.option(
+    "--memory",
+    metavar="MEGABYTES",
+    type=click.IntRange(min=64),
+    default=256,
+    show_default=True,
+    help="Memory for the sort; the rest of the work takes some 200 MB more.",
+)
+@table_options
+@json_option
+def pack(tables: tuple[str, ...], output: str, memory: int, as_json: bool, **reading: Any) -> None:
+    """Pack TABLES, together larger than memory, into a panel on the disk.
+
+    TABLES are as for fit; their lines may come in any order, and a row id in several tables is one row. The panel
+    is a folder, which other commands take in the place of a table and do not read into memory. While it is made,
+    the folder .NAME.part beside it needs some ten times the room of the panel.
+
+    The same command goes on from the last finished pass of one that was stopped, however it was. A packed panel of
+    the same name is replaced at the end.
+
+    \b
+    Example:
+        onesided pack ratings-*.csv.gz -o ratings.panel
+        onesided fit ratings.panel -o movies.onesided
+    """
+    from onesided.packing import pack as pack_tables
+
+    packed = pack_tables(tables, output, memory=memory, progress=bar, note=partial(click.echo, err=True), **reading)
+    print_result({"panel": output} | asdict(packed), as_json)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from onesided import InputError, OneSidedCompletion, Panel, packing, synthetic
+from onesided import InputError, OneSidedCompletion, Panel, synthetic
 from onesided.cli import main
 from onesided.packed import is_packed, load_packed
-from onesided.packing import pack
+from onesided.packing import entries, work
+from onesided.packing import pack as packing
+from onesided.packing.pack import pack
 from onesided.tables import open_table
 
 HEADER = "user,item,rating\n"
@@ -33,7 +36,8 @@ HEADER = "user,item,rating\n"
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of few lines, so that a small table has several and rows lie across their ends."""
-    monkeypatch.setattr(packing, "LINES", 16)
+    for module in (entries, work):
+        monkeypatch.setattr(module, "LINES", 16)
     monkeypatch.setattr(packing, "BLOCK_LINES", 40)
 
 
@@ -321,7 +325,7 @@ def replace(file: Path, array: Any) -> None:
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no header": (lambda path: (path / "panel.json").unlink(), "is not a packed panel: it has no panel.json"),
     "no folder": (shutil.rmtree, "there is no folder"),
-    "header cut": (lambda path: cut(path / "panel.json"), "is damaged and cannot be read (JSONDecodeError"),
+    "header cut": (lambda path: cut(path / "panel.json"), "is damaged: its panel.json cannot be read"),
     "another format": (lambda path: header(path, format="x"), "its panel.json is of something else"),
     "a list": (lambda path: (path / "panel.json").write_text("[]"), "its panel.json is of something else"),
     "newer": (lambda path: header(path, version=9), "has format version 9; this release reads up to 1: upgrade"),
@@ -350,6 +354,16 @@ def test_damage_is_refused_by_name(packed: Path, case: str) -> None:
     assert str(packed) in str(refused.value) or case == "no columns"
 
 
+def test_a_damaged_panel_can_be_packed_again(packed: Path) -> None:
+    table = packed.parent / "table.csv"
+    data(packed, "values.npy").unlink()
+    pack([table], packed)
+    assert_same(load_packed(packed), in_memory([table]))
+    header(packed, kind="model")
+    with pytest.raises(InputError, match="is not a packed panel"):
+        pack([table], packed)
+
+
 def test_what_is_packed(packed: Path) -> None:
     assert is_packed(packed)
     assert not is_packed(packed.parent)
@@ -361,27 +375,30 @@ def test_what_is_packed(packed: Path) -> None:
 KILLED = """
     import os, signal, sys
     from pathlib import Path
-    from onesided import packed, packing
+    from onesided import packed
+    from onesided.packing import pack as packing
+    from onesided.packing import work
 
     def dies(*args, **kwargs):
         os.kill(os.getpid(), signal.SIGKILL)
 
     place, path, tables = sys.argv[1], sys.argv[2], sys.argv[3:]
-    finished = []
-    note = packing._Work._write
+    note = packing.Work._write
     def noted(work):
         if place == f"before {list(work.finished)[-1]}":
             dies()  # it is there, but not noted
         note(work)
         if place == f"after {list(work.finished)[-1]}":
             dies()
-    packing._Work._write = noted
+    packing.Work._write = noted
     if place == "inside":
         packing.PackedWriter.finish = dies
     if place == "before the header":
         packed.os.replace = lambda *names: dies() if Path(names[1]) == Path(path, "panel.json") else os.rename(*names)
+    if place == "in its place":
+        packing.Work.finish = dies
     if place == "before the end":
-        packing.shutil.rmtree = dies
+        work.shutil.rmtree = dies
     packing.pack(tables, path)
 """
 PLACES = [
@@ -394,6 +411,7 @@ PLACES = [
     "before panel",
     "after panel",
     "before the header",
+    "in its place",
     "before the end",
 ]
 
@@ -413,7 +431,7 @@ def test_killed_anywhere_and_gone_on_with(tmp_path: Path, write: Callable[..., P
         pack([write(f"{HEADER}1,2,3\n", "old.csv")], path)
         before = load_packed(path)
     killed(place, path, tables)
-    if place == "before the end":
+    if place in ("in its place", "before the end"):
         assert_same(load_packed(path), in_memory(tables))
     elif before is not None:
         assert load_packed(path).row_ids.tolist() == [1]
@@ -422,7 +440,7 @@ def test_killed_anywhere_and_gone_on_with(tmp_path: Path, write: Callable[..., P
         assert not path.exists()
     notes: list[str] = []
     pack(tables, path, note=notes.append)
-    assert [note.startswith("Continuing after") for note in notes] == [True]
+    assert [note.split(" after")[0] for note in notes] == ([] if place == "before the end" else ["Continuing"])
     assert_same(load_packed(path), in_memory(tables))
     assert not list(tmp_path.glob(".*"))
     assert len(list(path.iterdir())) == 2
@@ -438,7 +456,7 @@ def test_only_what_changed_is_done_again_and_it_is_said(tmp_path: Path, write: C
 
     def bar(title: str) -> Any:
         titles.append(title)
-        return packing.nullcontext(lambda done, total: None)
+        return nullcontext(lambda done, total: None)
 
     pack(tables, path, duplicates="last", note=notes.append, progress=bar)
     assert titles == ["Sorting entries", "Packing"]

@@ -54,6 +54,7 @@ def load_packed(path: str | os.PathLike[str]) -> Panel:
         raise InputError(f"{path} is not a packed panel: it has no {HEADER}")
     try:
         header = read_header(path)
+        _check_files(path, header)
         folder = path / header["folder"]
         arrays = {name: _mapped(path, folder / f"{name}.npy", header["types"][name]) for name in _TYPES}
         _check_arrays(path, header, **arrays)
@@ -70,14 +71,21 @@ def load_packed(path: str | os.PathLike[str]) -> Panel:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """What ``panel.json`` says, if it is one of ours and the files are there as it says."""
-    header = json.loads((path / HEADER).read_text(encoding="utf-8"))
+    """What ``panel.json`` says, if it is one of ours."""
+    try:
+        header = json.loads((path / HEADER).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} is damaged: its {HEADER} cannot be read ({error})") from error
     if not isinstance(header, dict) or (header.get("format"), header.get("kind")) != ("onesided", KIND):
         raise InputError(f"{path} is not a packed panel: its {HEADER} is of something else")
     if header["version"] > FORMAT_VERSION:
         raise InputError(
             f"{path} has format version {header['version']}; this release reads up to {FORMAT_VERSION}: upgrade"
         )
+    return header
+
+
+def _check_files(path: Path, header: dict[str, Any]) -> None:
     if Path(header["folder"]).name != header["folder"]:
         raise InputError(f"{path} is damaged: its files are said to lie outside, in {header['folder']}")
     for name, size in header["bytes"].items():
@@ -88,7 +96,6 @@ def read_header(path: Path) -> dict[str, Any]:
             raise InputError(
                 f"{path} is damaged: {name} has {file.stat().st_size:,} bytes, expected {size:,}; pack it again"
             )
-    return header
 
 
 def _mapped(path: Path, file: Path, kind: str) -> Array:

@@ -1,0 +1,1 @@
+"""Tables larger than memory into a packed panel."""

@@ -16,6 +16,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -484,6 +485,26 @@ def test_stopped_by_hand(tmp_path: Path, write: Callable[..., Path], monkeypatch
     assert f"What is finished stays in {tmp_path / '.panel.part'}" in result.stderr
     pack([table], tmp_path / "panel")
     assert load_packed(tmp_path / "panel").shape == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("found", "told", "message"),
+    [
+        (duckdb.OutOfMemoryException("full"), InputError, "64 megabytes are too little .* allow more with memory=$"),
+        (duckdb.InterruptException("Interrupted"), KeyboardInterrupt, "^$"),
+        (RuntimeError("Query interrupted"), KeyboardInterrupt, "^$"),
+        (duckdb.IOException("No space left"), OSError, "No space left"),
+        (RuntimeError("something else"), RuntimeError, "something else"),
+    ],
+)
+def test_what_goes_wrong_in_a_sort(tmp_path: Path, found: Exception, told: Any, message: str) -> None:
+    class Failing:
+        def execute(self, *_: Any) -> None:
+            raise found
+
+    here = work.Work(tmp_path, 64, lambda title: nullcontext(print), print, Failing(), {})
+    with pytest.raises(told, match=message):
+        here.sql("SELECT 1")
 
 
 def test_two_at_once(tmp_path: Path, write: Callable[..., Path]) -> None:

@@ -29,7 +29,7 @@ def pack(tables: tuple[str, ...], output: str, memory: int, as_json: bool, **rea
 
     TABLES are as for fit; their lines may come in any order, and a row id in several tables is one row. The panel
     is a folder, which other commands take in the place of a table and do not read into memory. While it is made,
-    the folder .NAME.part beside it needs some ten times the room of the panel.
+    the folder .NAME.part beside it needs some six times the room of the panel (more where ids are long).
 
     The same command goes on from the last finished pass of one that was stopped, however it was. A packed panel of
     the same name is replaced at the end.

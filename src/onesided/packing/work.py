@@ -108,6 +108,7 @@ class Work:
             temporary.write_text(json.dumps(self.finished, indent=1), encoding="utf-8")
 
     def sql(self, query: str, *parameters: Any) -> list[Any]:
+        """What a query yields; what goes wrong in it as whoever packs would have it said."""
         import duckdb
 
         try:
@@ -116,8 +117,10 @@ class Work:
             raise InputError(
                 f"{self.memory} megabytes are too little to sort these entries; allow more with memory="
             ) from error
-        except duckdb.InterruptException as error:
-            raise KeyboardInterrupt from error
+        except (duckdb.InterruptException, RuntimeError) as error:
+            if "nterrupt" in str(error):  # by Ctrl-C, whichever of the two it is told by
+                raise KeyboardInterrupt from error
+            raise
         except duckdb.IOException as error:
             raise OSError(str(error)) from error
         return rows

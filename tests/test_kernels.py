@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onesided.kernels import cpu, pairs, posterior, reference
+from onesided.kernels import cpu, pairs, posterior, reference, text
 
 RNG = np.random.default_rng(7)
 
@@ -70,6 +70,44 @@ def close(actual, expected, dtype):
 def test_counting_sort(panel):
     _, columns, _, _, d = panel
     for actual, expected in zip(cpu.counting_sort(columns, d), reference.counting_sort(columns, d), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+def test_group(panel, dtype):
+    _, columns, values, _, d = panel
+    carried = np.arange(len(columns)), values.astype(dtype)
+    counts = cpu.key_counts(columns, d)
+    np.testing.assert_array_equal(counts, reference.key_counts(columns, d))
+    found = []
+    for kernels in (cpu, reference):
+        free = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        found.append((free, np.empty_like(carried[0]), np.empty_like(carried[1])))
+        kernels.group(columns, *carried, *found[-1])
+    for actual, expected in zip(*found, strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize(
+    "strings",
+    [
+        [],
+        ["", "7", "", "-31"],
+        ["0", "10", "-1", "9223372036854775807", "-9223372036854775808", "999999999999999999"],
+        *(
+            [odd]
+            for odd in ("-", "--1", "1-", "+1", "00", "-0", "01", "-01", "1 ", "1.", "0x1", "x", ":", "/", "\u0661")
+        ),
+        *([odd] for odd in ("9223372036854775808", "-9223372036854775809", "9999999999999999999", "1" * 20, "2" * 40)),
+    ],
+)
+def test_read_integers(strings):
+    written = [one.encode() for one in ["12", *strings, "34"]]
+    starts = np.concatenate([[0], np.cumsum([len(one) for one in written])]).astype(np.int32)
+    characters = np.frombuffer(b"".join(written), np.uint8)
+    actual, expected = np.empty(len(written), np.int64), np.empty(len(written), np.int64)
+    plain = reference.read_integers(starts, characters, expected)
+    assert text.read_integers(starts, characters, actual) == plain
+    if plain:
         np.testing.assert_array_equal(actual, expected)
 
 

@@ -404,8 +404,7 @@ def test_parquet_cut_short(tmp_path: Path, write: Write) -> None:
 
 
 @pytest.mark.parametrize("pack", PACK)
-def test_progress_of_text_rises_to_the_size(write: Write, monkeypatch: pytest.MonkeyPatch, pack: str) -> None:
-    monkeypatch.setattr(tables, "_PROGRESS_SECONDS", 0.001)
+def test_progress_of_text_rises_to_the_size(write: Write, pack: str) -> None:
     path = write(PACK[pack](b"1,2,3\n" * 500_000))
     calls: list[tuple[int, int]] = []
     open_table(path, progress=lambda *call: calls.append(call))
@@ -428,8 +427,7 @@ def test_progress_of_parquet_follows_the_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pack", PACK)
-def test_progress_can_interrupt(write: Write, monkeypatch: pytest.MonkeyPatch, pack: str) -> None:
-    monkeypatch.setattr(tables, "_PROGRESS_SECONDS", 0.001)
+def test_progress_can_interrupt(write: Write, pack: str) -> None:
 
     def interrupt(done: int, size: int) -> None:
         raise KeyboardInterrupt

@@ -47,6 +47,10 @@ def encode_ids(ids: pa.Array | pa.ChunkedArray, name: str) -> Coded:
     else:
         expected = _NO_FLOATS if pa.types.is_floating(ids.type) else _EXPECTED
         raise InputError(f"{name!r} holds {ids.type}, for example {shown(ids[0].as_py())}; {expected}")
+    if ids.type == pa.int64():
+        least, most = pc.min_max(ids).values()
+        if most.as_py() - least.as_py() < 2 * len(ids):
+            return _encode_near(ids, least.as_py(), most.as_py())
     coded = pc.dictionary_encode(ids)
     if isinstance(coded, pa.ChunkedArray):
         coded = coded.combine_chunks()
@@ -55,6 +59,22 @@ def encode_ids(ids: pa.Array | pa.ChunkedArray, name: str) -> Coded:
     rank[order] = np.arange(len(order), dtype=np.int32)
     distinct = coded.dictionary.to_numpy(zero_copy_only=False)[order]
     return distinct, rank[coded.indices.to_numpy()], len(distinct)
+
+
+def _encode_near(ids: pa.Array | pa.ChunkedArray, least: int, most: int) -> Coded:
+    """Sorted distinct ids and codes of integers that lie close together: by a table of all between, without hashing."""
+    chunks = [chunk.to_numpy() for chunk in (ids.chunks if hasattr(ids, "chunks") else [ids])]
+    seen = np.zeros(most - least + 1, dtype=bool)
+    for chunk in chunks:
+        seen[chunk - least] = True
+    code = np.cumsum(seen, dtype=np.int32) - np.int32(1)
+    codes = np.empty(len(ids), dtype=np.int32)
+    filled = 0
+    for chunk in chunks:
+        np.take(code, chunk - least, out=codes[filled : filled + len(chunk)], mode="clip")  # "raise" would copy
+        filled += len(chunk)
+    distinct = np.flatnonzero(seen) + least
+    return distinct, codes, len(distinct)
 
 
 def without_dictionary(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -131,7 +132,9 @@ def encode_entries(given: Sequence[Any], names: tuple[str, str, str]) -> tuple[C
     check_lengths(names, (rows, columns, values))
     if len(values) == 0:
         raise InputError("a panel needs at least one row and one column; the table holds no entries")
-    return encode_ids(rows, names[0]), encode_ids(columns, names[1]), values
+    with ThreadPoolExecutor(2) as pool:
+        coded_rows, coded_columns = pool.map(encode_ids, (rows, columns), names[:2])
+    return coded_rows, coded_columns, values
 
 
 def check_lengths(names: Iterable[Any], arrays: Sequence[Any]) -> None:

@@ -11,7 +11,7 @@ import io
 import lzma
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,11 +19,16 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from onesided.errors import InputError, counted
+from onesided.kernels.text import read_integers
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Array = npt.NDArray[Any]
 Progress = Callable[[int, int], object]
 _Asked = dict[str, str | None]  # the roles wanted, each with the name the caller gave
 
@@ -40,7 +45,6 @@ _MOST_FIELDS = 4  # of a line without header: row, column, value and, often, a t
 _MISSING = ("", "NA", "N/A", "NULL", "null", "None")  # as values; pyarrow itself reads nan as a number
 _NARROW = "\x1f"  # the one byte that stands in for "::": ASCII's own unit separator
 _BLOCK_BYTES = 1 << 20
-_PROGRESS_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,8 @@ def open_table(
 
     Ids of text are int64 if the whole file writes them as plain integers ("7", not "007"), else strings: so
     "007" and "7" stay different ids. As the last line may decide this, the needed columns of text are read
-    into memory, never the text itself, before this function returns. Parquet is read as it is consumed.
+    into memory, never the text itself, before this function returns; ``reader`` lets go of what it hands on. Parquet
+    is read as it is consumed.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -136,16 +141,9 @@ def plain_integers(ids: pa.Array | pa.ChunkedArray) -> bool:
     >>> plain_integers(pa.array(["7", None, "-31"])), plain_integers(pa.array(["7", "031"]))
     (True, False)
     """
-    import pyarrow as pa
-    from pyarrow import compute as pc
-
-    try:
-        ids.cast(pa.int64())
-    except pa.ArrowInvalid:
-        return False
-    # The cast takes only three more forms: 007, -007 and 0x7. (Printing the numbers costs twice as much.)
-    padded = pc.and_(pc.starts_with(ids, "0"), pc.greater(pc.binary_length(ids), 1))
-    return not pc.any(pc.or_(padded, pc.starts_with(ids, "-0")), min_count=0).as_py()
+    chunks = ids.chunks if hasattr(ids, "chunks") else [ids]
+    present = [chunk.drop_null() for chunk in chunks]
+    return not any(_any_empty(chunk) or _integers(chunk) is None for chunk in present)
 
 
 def _is_parquet(path: Path) -> bool:
@@ -235,42 +233,54 @@ def _open_text(path: Path, asked: _Asked, progress: Progress | None) -> tuple[li
     import pyarrow as pa
 
     layout = _layout(path, asked)
-    table = _read_text(path, layout, progress)
-    if table.num_rows == 0:
-        raise InputError(_only_a_header(path))
-    with ThreadPoolExecutor(2) as pool:  # casting releases the interpreter lock
-        ids = list(pool.map(_settle_ids, table.columns[:2]))
-    return layout.names, pa.table(ids + table.columns[2:], names=layout.names).to_reader()
+    with ThreadPoolExecutor(1) as pool:  # settles the ids of a block while the next is read
+        settled = list(pool.map(_settle_ids, _text_blocks(path, layout, progress)))
+    # Ids that were integers so far are printed as they were written.
+    types = [
+        pa.string() if any(block.schema.types[k] == pa.string() for block in settled) else kind
+        for k, kind in enumerate((pa.int64(), pa.int64(), pa.float64())[: len(layout.names)])
+    ]
+    schema = pa.schema(list(zip(layout.names, types, strict=True)))
+    settled.reverse()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        while settled:  # nothing is kept of what was handed on
+            yield settled.pop().cast(schema)
+
+    return layout.names, pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def _stream_text(path: Path, asked: _Asked, progress: Progress | None) -> tuple[list[str], Any]:
     import pyarrow as pa
-    from pyarrow import csv
 
     layout = _layout(path, asked)
-    types = dict(zip(layout.names, (pa.string(), pa.string(), pa.float64()), strict=True))
-    schema, size = pa.schema(types), path.stat().st_size
+    schema = pa.schema(layout.types)
+    blocks = _text_blocks(path, layout, progress)
+    batches = (
+        pa.record_batch([*map(_null_where_empty, block.columns[:2]), *block.columns[2:]], schema) for block in blocks
+    )
+    return layout.names, pa.RecordBatchReader.from_batches(schema, batches)
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        lines = 0
-        # Without threads pyarrow tells the line of an error, and one block at a time gains nothing from them.
-        options = layout.options(types, threads=False)
-        try:
-            with _opened(path) as (raw, stream), csv.open_csv(layout.source(stream), *options) as blocks:
-                for block in blocks:
-                    lines += block.num_rows
-                    ids = [_null_where_empty(block.column(k)) for k in range(2)]
-                    yield pa.record_batch([*ids, block.column(2)], schema=schema)
-                    if progress:
-                        progress(raw.tell(), size)
-        except pa.ArrowInvalid as error:
-            raise InputError(_explain(path, layout.names, str(error))) from error
-        if not lines:
-            raise InputError(_only_a_header(path))
-        if progress:
-            progress(size, size)
 
-    return layout.names, pa.RecordBatchReader.from_batches(schema, batches())
+def _text_blocks(path: Path, layout: _Layout, progress: Progress | None) -> Iterator[pa.RecordBatch]:
+    """The columns wanted as they are read: ids as strings, an empty one as such, and values as float64."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    lines, size = 0, path.stat().st_size
+    try:
+        with _opened(path) as (raw, stream), csv.open_csv(layout.source(stream), *layout.options()) as blocks:
+            for block in blocks:
+                lines += block.num_rows
+                yield block
+                if progress:
+                    progress(raw.tell(), size)
+    except pa.ArrowInvalid as error:
+        raise InputError(_explain(path, layout.names, str(error))) from error
+    if not lines:
+        raise InputError(f"{path} holds no entries, only a header")
+    if progress:
+        progress(size, size)
 
 
 @dataclass(frozen=True)
@@ -281,14 +291,22 @@ class _Layout:
     header: list[str] | None  # None where the file has one, which pyarrow reads
     names: list[str]
 
-    def options(self, types: dict[str, pa.DataType], *, threads: bool) -> tuple[Any, Any, Any]:
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """In which each is read: ids as strings, values as float64."""
+        import pyarrow as pa
+
+        return dict(zip(self.names, (pa.string(), pa.string(), pa.float64()), strict=False))
+
+    def options(self) -> tuple[Any, Any, Any]:
         """What pyarrow is told: how to read, to parse and to convert."""
         from pyarrow import csv
 
-        reading = csv.ReadOptions(column_names=self.header, block_size=_BLOCK_BYTES, use_threads=threads)
+        # Only without threads does pyarrow tell the line of an error; reading block after block gains nothing by them.
+        reading = csv.ReadOptions(column_names=self.header, block_size=_BLOCK_BYTES, use_threads=False)
         # No string is null, as "NA" may be an id; empty ids are found later.
         converting = csv.ConvertOptions(
-            include_columns=self.names, column_types=types, null_values=_MISSING, strings_can_be_null=False
+            include_columns=self.names, column_types=self.types, null_values=_MISSING, strings_can_be_null=False
         )
         return reading, self.dialect, converting
 
@@ -304,10 +322,6 @@ def _layout(path: Path, asked: _Asked) -> _Layout:
     _check_fields(path, len(fields), asked)
     names = list(asked)
     return _Layout(dialect, names + [f"field {k + 1}" for k in range(len(names), len(fields))], names)
-
-
-def _only_a_header(path: Path) -> str:
-    return f"{path} holds no entries, only a header"
 
 
 def _check_fields(path: Path, found: int, asked: _Asked) -> None:
@@ -419,30 +433,6 @@ class _Narrowed(io.RawIOBase):
         return text.replace(b"::", _NARROW.encode())
 
 
-def _read_text(path: Path, layout: _Layout, progress: Progress | None) -> pa.Table:
-    """The columns wanted: ids as strings, values as float64."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    types = dict(zip(layout.names, (pa.string(), pa.string(), pa.float64()), strict=False))
-    size = path.stat().st_size
-    for threads in (True, False):  # only without threads does pyarrow tell the line of an error
-        try:
-            # If ``progress`` raises, the file is closed first, which ends the job, for which the pool waits.
-            with ThreadPoolExecutor(1) as pool, _opened(path) as (raw, stream):
-                job = pool.submit(csv.read_csv, layout.source(stream), *layout.options(types, threads=threads))
-                while progress and not wait([job], _PROGRESS_SECONDS).done:
-                    progress(raw.tell(), size)
-                table = job.result()
-        except pa.ArrowInvalid as error:
-            failure = str(error)
-        else:
-            if progress:
-                progress(size, size)
-            return table
-    raise InputError(_explain(path, layout.names, failure))
-
-
 def _explain(path: Path, names: list[str], failure: str) -> str:
     """What pyarrow's words about a text file mean to whoever has the file."""
     row = re.search(r"Row #(\d+)", failure)
@@ -469,17 +459,44 @@ def _explain(path: Path, names: list[str], failure: str) -> str:
     return f"{path} cannot be read as a table with one entry per line: {failure}"
 
 
-def _settle_ids(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The ids as int64 if each is written as that number is printed, else as they are; an empty one is null."""
+def _settle_ids(block: pa.RecordBatch) -> pa.RecordBatch:
+    """A block with its ids as int64 if each is written as that number is printed, else as text; empty ones are null."""
     import pyarrow as pa
 
-    text = pa.chunked_array(map(_null_where_empty, text.chunks), type=text.type)
-    return text.cast(pa.int64()) if all(map(plain_integers, text.chunks)) else text
+    ids = []
+    for text in block.columns[:2]:
+        numbers = _integers(text)
+        ids.append(_null_where_empty(text) if numbers is None else numbers)
+    return pa.record_batch([*ids, *block.columns[2:]], block.schema.names)
+
+
+def _integers(text: pa.Array) -> pa.Array | None:
+    """Strings as int64, the empty ones null, if each is written as its number is printed; otherwise None."""
+    import pyarrow as pa
+
+    numbers = np.empty(len(text), dtype=np.int64)
+    starts, characters = _layout_of_strings(text)
+    if not read_integers(starts, characters, numbers):
+        return None
+    return pa.array(numbers, mask=starts[1:] == starts[:-1] if _any_empty(text) else None)
 
 
 def _null_where_empty(text: pa.Array) -> pa.Array:
     import pyarrow as pa
     from pyarrow import compute as pc
 
-    empty = pc.equal(text, "")
-    return pc.if_else(empty, pa.scalar(None, text.type), text) if pc.any(empty).as_py() else text
+    return pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text) if _any_empty(text) else text
+
+
+def _any_empty(text: pa.Array) -> bool:
+    starts, _ = _layout_of_strings(text)
+    return bool(np.any(starts[1:] == starts[:-1]))
+
+
+def _layout_of_strings(text: pa.Array) -> tuple[Array, Array]:
+    """Where each string begins, and where the last ends, in the array of all characters; and that array."""
+    _, starts, characters = text.buffers()
+    width = np.dtype(np.int64 if str(text.type) == "large_string" else np.int32)
+    if len(text) == 0 or not characters:  # Arrow may then have no array at all
+        return np.frombuffer(bytes((len(text) + 1) * width.itemsize), width), np.frombuffer(b"-", np.uint8)
+    return np.frombuffer(starts, width)[text.offset : text.offset + len(text) + 1], np.frombuffer(characters, np.uint8)

@@ -50,6 +50,23 @@ def counting_sort(keys: Array, n_keys: int) -> tuple[Array, Array]:
 
 
 @jit
+def key_counts(keys: Array, n_keys: int) -> Array:
+    counts = np.zeros(n_keys, np.int64)
+    for key in keys:
+        counts[key] += 1
+    return counts
+
+
+@jit
+def group(keys: Array, others: Array, values: Array, free: Array, to_others: Array, to_values: Array) -> None:
+    for entry in range(len(keys)):
+        to = free[keys[entry]]
+        free[keys[entry]] = to + 1
+        to_others[to] = others[entry]
+        to_values[to] = values[entry]
+
+
+@jit
 def _root(above: Array, column: int) -> int:
     while above[column] != column:
         above[column] = above[above[column]]

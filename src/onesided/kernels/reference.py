@@ -7,6 +7,7 @@ Notation: row u has weight w and observes values v in a set of columns; B is the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,30 @@ def counting_sort(keys: Array, n_keys: int) -> tuple[Array, Array]:
     """Where each key's entries begin in sorted order, and the stable order itself."""
     starts = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n_keys))])
     return starts, np.argsort(keys, kind="stable")
+
+
+def key_counts(keys: Array, n_keys: int) -> Array:
+    """How many entries each key has."""
+    return np.bincount(keys, minlength=n_keys)
+
+
+def group(keys: Array, others: Array, values: Array, free: Array, to_others: Array, to_values: Array) -> None:
+    """Put what each entry carries where its key's next one goes, which then moves on by one."""
+    for key, other, value in zip(keys, others, values, strict=True):
+        to_others[free[key]], to_values[free[key]] = other, value
+        free[key] += 1
+
+
+def read_integers(starts: Array, characters: Array, numbers: Array) -> bool:
+    """Write the numbers that strings print, 0 for an empty one; False if one is not an int64 as it is printed."""
+    text = characters.tobytes()
+    for k, (begin, end) in enumerate(pairwise(starts)):
+        one = text[begin:end]
+        number = int(one) if one.removeprefix(b"-").isdigit() else 0
+        if one and (one != str(number).encode() or not -(2**63) <= number < 2**63):
+            return False
+        numbers[k] = number
+    return True
 
 
 def linked_columns(indptr: Array, columns: Array, weights: Array, n_columns: int) -> Array:

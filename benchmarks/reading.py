@@ -46,7 +46,7 @@ def write_ratings(path: Path, rng: np.random.Generator, shuffled: bool) -> None:
     first = np.flatnonzero(np.diff(places // FILMS, prepend=-1))  # one of each user, who is to have some
     others = np.setdiff1d(np.arange(len(places)), first, assume_unique=True)
     chosen = np.concatenate([first, rng.choice(others, ENTRIES - len(first), replace=False)])
-    places = places[chosen if shuffled else np.sort(chosen)]
+    places = places[rng.permutation(chosen) if shuffled else np.sort(chosen)]
     ids = np.sort(rng.choice(LARGEST_FILM, FILMS, replace=False)) + 1
     stars = pa.array([f"{half / 2:.1f}" for half in range(1, 11)]).take(pa.array(rng.integers(10, size=ENTRIES)))
     times = rng.integers(789_652_009, 1_427_784_002, ENTRIES)

@@ -411,6 +411,23 @@ def test_a_column_may_fall_from_row_to_row_but_not_within():
         Panel([0, 2], [1, 1], [1.0, 1.0], 3)
 
 
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("step", [1, 3, 10**9])
+def test_ids_near_and_far_apart_are_coded_alike(step, shuffled):
+    rng = np.random.default_rng(0)
+    where = np.sort(rng.choice(60 * 40, 1000, replace=False))
+    where = rng.permutation(where) if shuffled else where
+    rows, columns, values = where // 40, where % 40, rng.normal(size=len(where))
+    low = np.iinfo(np.int64).min
+    panel = Panel.from_arrays(low + step * rows, step * columns - 7, values)
+    np.testing.assert_array_equal(panel.row_ids, low + step * np.unique(rows))
+    np.testing.assert_array_equal(panel.column_ids, step * np.unique(columns) - 7)
+    order = np.argsort(where)
+    np.testing.assert_array_equal(panel.columns, np.searchsorted(np.unique(columns), columns[order]))
+    np.testing.assert_array_equal(panel.values, values[order])
+    assert not np.shares_memory(panel.values, values)
+
+
 # Types
 
 

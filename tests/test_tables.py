@@ -211,6 +211,14 @@ def test_ids_that_turn_to_text_late(write: Write, last: str) -> None:
     assert ids == [str(k) for k in range(200)] + [last]
 
 
+@pytest.mark.usefixtures("small_blocks")
+def test_ids_seen_as_integers_are_printed_as_they_were_written(write: Write) -> None:
+    ids = [*map(str, range(-50, 50)), "", str(2**63 - 1), str(-(2**63)), *["7"] * 50, str(2**63)]
+    found = read(write(HEADER + "".join(f"{one},{one[:2]},1\n" for one in ids)))
+    assert found["user"] == [one or None for one in ids]
+    assert found["item"] == [int(one[:2]) if one else None for one in ids]
+
+
 def test_float_ids_are_refused_with_a_remedy() -> None:
     remedy = r'ids must be all integers or all strings; cast floats first, for example with astype\("Int64"\)'
     for ids in ([1.0, 2.0], np.array([1.0]), [1, float("nan")]):

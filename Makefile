@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format clean
+.PHONY: demo test bench lint format clean
 
 # The main job on an embedded panel; says where its picture is.
 demo: $(VENV)/.demo
@@ -12,6 +12,12 @@ demo: $(VENV)/.demo
 # The whole suite, doctests and README included.
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
+
+# What passes cost beside yardsticks measured in the same run; minutes, best on a machine with nothing else to do.
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/row_pass.py
+	$(BIN)/python benchmarks/variational_pass.py
+	$(BIN)/python benchmarks/pair_moments.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check

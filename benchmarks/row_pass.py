@@ -82,7 +82,8 @@ def main() -> None:
             objective = RowObjective(panel)
             for rank in RANKS:
                 X = rng.normal(size=(D, rank)).astype(np.float32)
-                wide, arguments = cpu.padded(X), (panel.indptr, panel.columns, panel.values, panel.row_weights)
+                wide, rows = cpu.padded(X), (panel.indptr, panel.columns, panel.values, panel.row_weights)
+                arguments = (*rows, np.zeros(D), 1.0)
                 alone, multiply, one, two = medians(
                     lambda arguments=arguments, wide=wide, rank=rank: cpu.row_pass(*arguments, wide, rank),
                     lambda: square @ square,

@@ -301,7 +301,7 @@ def tenth(problem: Problem) -> None:
 
 def krylov(problem: Problem, more: int = 10, multiplications: int = 2) -> None:
     objective, rng = problem.objective, np.random.default_rng(0)
-    K = balanced_products(objective)
+    K = balanced_products(objective, objective.rough_products)
     parts = [np.linalg.qr(rng.standard_normal((objective.n_columns, problem.rank + more)))[0]]
     images = [K.matmat(parts[0])]
     for _ in range(multiplications):

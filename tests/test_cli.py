@@ -11,6 +11,7 @@ import sys
 import warnings
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
@@ -242,7 +243,7 @@ def test_errors_of_a_table_keep_their_words(tmp_path: Path) -> None:
 
 
 def test_fit_refuses_what_is_not_there(tmp_path: Path) -> None:
-    for table, message in ((tmp_path / "absent.csv", "does not exist"), (tmp_path, "is a directory")):
+    for table, message in ((tmp_path / "absent.csv", "does not exist"), (tmp_path, "is not a packed panel")):
         refuse("fit", table, "-o", tmp_path / "m", folder=tmp_path, message=message)
     refuse("fit", folder=tmp_path, message="Missing argument 'TABLE'")
     refuse("fit", __file__, folder=tmp_path, message="Missing option '-o'")
@@ -577,6 +578,22 @@ def test_interrupted_while_fitting(home: Path, tmp_path: Path, monkeypatch: pyte
         assert not list(tmp_path.iterdir())
 
 
+def test_a_fit_that_was_stopped_goes_on(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    arguments = ("fit", home / "table.csv", "-o", tmp_path / "m", "--rank", 2, "--checkpoint", tmp_path / "kept")
+    with monkeypatch.context() as patched:
+        patched.setattr("safetensors.numpy.save", interrupt)
+        assert run(*arguments).exit_code == 1
+    with monkeypatch.context() as patched:
+        patched.setattr("onesided.objective.rows.cpu.row_pass", interrupt)  # only what sets up is done once more
+        patched.setattr("onesided.refinement.posterior.column_sums", interrupt)
+        patched.setattr("onesided.objective.rows.RowObjective.value_and_gradient", lambda *_: (0.0, None))
+        assert run(*arguments).exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+
+
 # Progress
 
 
@@ -596,7 +613,10 @@ def test_progress_on_a_terminal_goes_to_stderr(home: Path, tmp_path: Path) -> No
         env=os.environ | {"TERM": "xterm", "COLUMNS": "80"},
     )
     os.close(theirs)
-    shown = os.read(ours, 1 << 16)
+    shown = b""
+    with suppress(OSError):  # which is how the end of what was written to a terminal is told
+        while part := os.read(ours, 1 << 16):
+            shown += part
     os.close(ours)
     assert all(title in shown for title in (b"Reading", b"Fitting", b"Imputing"))
     assert [len(json.loads(line)) > 3 for line in done.stdout.splitlines()] == [True, True]

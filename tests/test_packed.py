@@ -542,3 +542,22 @@ def test_command(tmp_path: Path, write: Callable[..., Path]) -> None:
         "lines_dropped": 1,
         "lines_merged": 3,
     }
+
+
+def run(*arguments: Any) -> dict[str, Any]:
+    result = CliRunner().invoke(main, [*map(str, arguments), "--json"])
+    assert result.exit_code == 0, result.stderr
+    return dict(json.loads(result.stdout))
+
+
+def test_commands_take_a_packed_panel_in_the_place_of_a_table(tmp_path: Path, packed: Path) -> None:
+    fitted = run("fit", packed, "-o", tmp_path / "model", "--rank", 1)
+    assert fitted["entries"] == load_packed(packed).n_entries
+    assert OneSidedCompletion.load(tmp_path / "model").second_moment_.panel is None  # it stays where it is
+    assert run("inspect", packed)["rows"] == fitted["rows"]
+    assert run("impute", tmp_path / "model", packed, "-o", tmp_path / "out.csv")["rows"] == fitted["rows"]
+    result = CliRunner().invoke(main, ["fit", str(packed), "-o", str(tmp_path / "m"), "--row", "user"])
+    assert result.exit_code == 2
+    assert "--row cannot be said of" in result.stderr
+    result = CliRunner().invoke(main, ["fit", str(tmp_path), "-o", str(tmp_path / "m")])
+    assert "is not a packed panel: it has no panel.json" in result.stderr

@@ -440,7 +440,8 @@ def _leading(pairs: Panel, rank: int, rng: np.random.Generator) -> Array:
 
     In units of the values' mean square, which signs do not change.
     """
-    K = balanced_products(RowObjective(pairs))
+    objective = RowObjective(pairs)
+    K = balanced_products(objective, objective.products)
     if not (K @ rng.standard_normal(pairs.n_columns)).any():
         return np.zeros(rank)
     values, _ = top_eigenpairs(K, rank, rng, tol=1e-2)

@@ -131,7 +131,7 @@ def _in_units_of(unit: float, found: RowSpace) -> RowSpace:
         factor=found.factor / unit,
         noise_variance=found.noise_variance / unit / unit,
         row_variance=found.row_variance / unit / unit,
-        spread=None if found.spread is None else np.divide(found.spread, unit**2),
+        spread=None if found.spread is None else found.spread / unit / unit,
     )
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXISTING_FILE = click.Path(exists=True, dir_okay=False)
+TABLE_OR_PANEL = click.Path(exists=True)  # a packed panel is a folder
 
 
 def table_options(command: Command) -> Command:
@@ -60,10 +62,24 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 def read_panel(
     path: str, row: str | None, column: str | None, value: str | None, duplicates: Duplicates, non_finite: NonFinite
 ) -> tuple[Panel, dict[str, int]]:
-    """The panel of a file, and how many lines are not among its entries; with a bar while it is read."""
+    """The panel of a file, and how many lines are not among its entries; with a bar while it is read.
+
+    A packed panel is opened as it is: how its tables were to be read was said when it was packed.
+    """
+    from onesided.errors import InputError
+    from onesided.packed import load_packed
     from onesided.panel import Panel
     from onesided.tables import open_table
 
+    if Path(path).is_dir():
+        asked = {"--row": row, "--column": column, "--value": value}
+        asked |= {"--duplicates": duplicates, "--non-finite": non_finite}
+        said = [name for name, one in asked.items() if one not in (None, "refuse")]
+        if said:
+            raise InputError(
+                f"{', '.join(said)} cannot be said of {path}, a packed panel: say it to pack, or leave it out"
+            )
+        return load_packed(path), {"lines_dropped": 0, "lines_merged": 0}
     with bar("Reading") as report:
         table = open_table(path, row=row, column=column, value=value, progress=report)
         assert table.value is not None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onesided.cli.console import EXISTING_FILE, json_option, passes, print_result, read_panel, table_options
+from onesided.cli.console import TABLE_OR_PANEL, json_option, passes, print_result, read_panel, table_options
 
 if TYPE_CHECKING:
     from onesided.completion import OneSidedCompletion
@@ -19,7 +19,7 @@ def _rank(context: click.Context, parameter: click.Parameter, given: Any) -> int
 
 
 @click.command()
-@click.argument("table", type=EXISTING_FILE)
+@click.argument("table", type=TABLE_OR_PANEL)
 @click.option("-o", "--output", required=True, type=click.Path(), help="Where to write the model.")
 @click.option(
     "--rank",
@@ -63,7 +63,11 @@ def _rank(context: click.Context, parameter: click.Parameter, given: Any) -> int
     type=click.Path(file_okay=False),
     help="A folder in which the work is kept after every pass: the same command goes on from there if it was stopped.",
 )
-@click.option("--without-panel", is_flag=True, help="Leave the observed entries and row ids out of the model file.")
+@click.option(
+    "--without-panel",
+    is_flag=True,
+    help="Leave the observed entries and row ids out of the model file, as is always done for a packed panel.",
+)
 @table_options
 @json_option
 def fit(
@@ -87,7 +91,8 @@ def fit(
 
     TABLE has one line per observed entry: a row id, a column id and a value; other columns are ignored. It is a
     Parquet file, or UTF-8 text separated by commas, tabs, semicolons or "::", plain or in gzip or xz. Text whose
-    first line is already an entry has no header: its fields are row, column, value and at most one more.
+    first line is already an entry has no header: its fields are row, column, value and at most one more. Or it is a
+    packed panel (onesided pack), of which only a part at a time is held in memory.
 
     \b
     Example:
@@ -98,6 +103,7 @@ def fit(
 
     from onesided.checkpoint import Checkpoint
     from onesided.completion import OneSidedCompletion
+    from onesided.packed import is_packed
     from onesided.storage import check_output
 
     check_output(output, inputs=[table])
@@ -112,7 +118,7 @@ def fit(
     for warning in caught:
         click.echo(f"Warning: {warning.message}", err=True)
     seconds = perf_counter() - began
-    model.save(output, panel=not without_panel)
+    model.save(output, panel=not (without_panel or is_packed(table)))
     Checkpoint(checkpoint).remove()
     print_result(
         {

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onesided.cli.console import EXISTING_FILE, bar, json_option, print_result, read_panel, table_options
+from onesided.cli.console import (
+    EXISTING_FILE,
+    TABLE_OR_PANEL,
+    bar,
+    json_option,
+    print_result,
+    read_panel,
+    table_options,
+)
 from onesided.errors import InputError, counted, shown
 
 if TYPE_CHECKING:
@@ -24,7 +32,7 @@ ENDINGS = (".csv", ".tsv", ".parquet")
 
 @click.command()
 @click.argument("model", type=EXISTING_FILE)
-@click.argument("table", type=EXISTING_FILE)
+@click.argument("table", type=TABLE_OR_PANEL)
 @click.option("-o", "--output", required=True, type=click.Path(), help="Where to write: .csv, .tsv or .parquet.")
 @click.option(
     "--at",
@@ -78,8 +86,12 @@ def impute(
 
 def _align(panel: Panel, column_ids: Any, unknown: Any) -> Panel:
     """The panel over the model's columns, with the model's ids."""
+    import numpy as np
+
     from onesided.panel import Panel
 
+    if np.array_equal(panel.column_ids, column_ids):
+        return panel
     known, given = _comparable(column_ids, panel.column_ids)
     entries = (panel.indptr, panel.columns, panel.values, panel.n_columns)
     panel = Panel(*entries, row_ids=panel.row_ids, column_ids=given).align_columns(known, unknown=unknown)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onesided.cli.console import EXISTING_FILE, json_option, print_result, read_panel, table_options
+from onesided.cli.console import TABLE_OR_PANEL, json_option, print_result, read_panel, table_options
 
 if TYPE_CHECKING:
     from onesided.recoverability import Counts, RankSupport, Recoverability
 
 
 @click.command()
-@click.argument("table", type=EXISTING_FILE)
+@click.argument("table", type=TABLE_OR_PANEL)
 @table_options
 @json_option
 def inspect(table: str, as_json: bool, **reading: Any) -> None:

@@ -17,6 +17,7 @@ column's Σ w_u² over its pairs. So a given ridge matters less the more rows th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +33,7 @@ from onesided.tallies import Tally, largest_value, tally
 Array = npt.NDArray[Any]
 Diagonal = Literal["fit", "free"]
 
+SAMPLED_ENTRIES = 1 << 22  # of rows from which products are estimated
 LEAST_SHARE = 0.02  # of the mean: no column and no direction is taken to be flatter than this
 
 
@@ -81,6 +83,7 @@ class RowObjective:
         self.ridge = ridge * _sampling_noise(own)
         self.row_variance = max(own.mean_product, 0.0) if row_effect else 0.0
         self._dtype = panel.values.dtype
+        self._panel, self._weights = panel, panel.row_weights if weights is None else weights
         self.engine = LocalEngine(panel, weights)
         self.resolution = 10 * float(np.finfo(self._dtype).eps)  # relative rounding error of a loss
         self._origin = 0.0
@@ -147,12 +150,31 @@ class RowObjective:
 
     def products(self, V: Array) -> Array:
         """The weighted sums of products off the diagonal, M̂ᵀ diag(w) M̂ − τ²N, applied to the columns of V."""
+        return self._products(self.engine, V)
+
+    def rough_products(self, V: Array) -> Array:
+        """The same as estimated from some of the rows, drawn at random, where there are many entries."""
+        engine, share = self._sample
+        return self._products(engine, V) / share
+
+    def _products(self, engine: LocalEngine, V: Array) -> Array:
         V = np.ascontiguousarray(V, dtype=np.float64)
         around = (self._center, self.scale, self.row_variance, V)
-        (product,) = self.engine.sum(
+        (product,) = engine.sum(
             lambda rows: (cpu.gram_product(rows.indptr, rows.columns, rows.values, rows.weights, *around),)
         )
-        return np.asarray(product - self.own[:, None] * V)
+        return np.asarray(product)
+
+    @cached_property
+    def _sample(self) -> tuple[LocalEngine, float]:
+        """Rows with about SAMPLED_ENTRIES entries, and their share of the weight of all pairs."""
+        if self._panel.n_entries <= SAMPLED_ENTRIES:
+            return self.engine, 1.0
+        counts = self._panel.row_counts.astype(np.float64)
+        drawn = np.random.default_rng(0).random(len(counts)) < SAMPLED_ENTRIES / self._panel.n_entries
+        weights = np.where(drawn, self._weights, 0.0)
+        share = float(weights @ (counts * (counts - 1))) / float(self._weights @ (counts * (counts - 1)))
+        return (LocalEngine(self._panel, weights), share) if share > 0 else (self.engine, 1.0)
 
 
 def mean_squared_pair_error(panel: Panel, factor: Array) -> float:

@@ -4,7 +4,8 @@ If N_ij were c_i c_j / Σc, with c_j = Σ_{i≠j} N_ij, the loss would be ‖C^�
 the top eigenpairs of K = C^½ T̂ C^½, X = C^−½ U Λ^½. The off-diagonal part of K is C^−½ M̂ᵀWM̂ C^−½ Σc; on the
 diagonal stands c_j T̂_jj when the diagonal is fitted, and nothing when it is free. A row effect is taken off first.
 Columns seen rarely would get large rows by chance, so a tenth of the mean is added to every c_j. Last, the length of
-X is set to the best one: L(tX) = a t⁴ − b t², with a and b known from one value and gradient.
+X is set to the best one: L(tX) = a t⁴ − b t², with a and b known from one value and gradient. Of large panels, rows
+with about four million entries are enough to start from.
 
 Where the best length is zero, because the ridge outweighs what the directions explain together, the start is made
 of the directions in which the loss falls from X = 0: eigenvectors of the sums of products above ρ, if there are any.
@@ -34,7 +35,7 @@ def spectral_start(objective: RowObjective, rank: int, rng: np.random.Generator)
     """A d × rank factor near the minimum of ``objective``; columns never seen are zero."""
     if rank == 0 or not objective.pair_counts.any() or not objective.squares.any():
         return np.zeros((objective.n_columns, rank))
-    values, vectors = top_eigenpairs(balanced_products(objective), rank, rng, tol=1e-2)
+    values, vectors = top_eigenpairs(balanced_products(objective, objective.rough_products), rank, rng, tol=1e-2)
     X = _at_best_length(objective, vectors / np.sqrt(damped_counts(objective))[:, None], values, rng)
     return X if X.any() else _away_from_zero(objective, rank, rng)
 
@@ -45,8 +46,8 @@ def damped_counts(objective: RowObjective) -> Array:
     return np.asarray(counts + DAMPING * counts[counts > 0].mean())
 
 
-def balanced_products(objective: RowObjective) -> LinearOperator:
-    """K as an operator."""
+def balanced_products(objective: RowObjective, products: Callable[[Array], Array]) -> LinearOperator:
+    """K as an operator, from the objective's sums of products or its rough ones."""
     damped = damped_counts(objective)
     root, total = np.sqrt(damped), objective.pair_counts.sum()
     own = np.zeros_like(root)
@@ -55,7 +56,7 @@ def balanced_products(objective: RowObjective) -> LinearOperator:
 
     def apply(V: Array) -> Array:
         V = V.reshape(len(root), -1)
-        return np.asarray(objective.products(V / root[:, None]) * (total / root)[:, None] + own[:, None] * V)
+        return np.asarray(products(V / root[:, None]) * (total / root)[:, None] + own[:, None] * V)
 
     return _operator(apply, len(root))
 

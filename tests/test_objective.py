@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onesided import InputError, PairMoments, Panel
+from onesided import InputError, PairMoments, Panel, synthetic
 from onesided.moments import hajek
 from onesided.objective.pairs import PairObjective
 from onesided.objective.penalties import incoherence, ridge
@@ -179,3 +179,25 @@ def test_single_precision_agrees_with_double():
     other, other_gradient = RowObjective(single).value_and_gradient(X)
     assert other == pytest.approx(loss, rel=1e-5)
     np.testing.assert_allclose(other_gradient, gradient, atol=1e-5 * np.max(np.abs(gradient)))
+
+
+def test_rough_products_are_those_of_some_rows(monkeypatch):
+    panel = synthetic.sample_fixed(synthetic.linear_mixture(4000, 20, 2, rng=0), 6, rng=1)
+    V = np.random.default_rng(2).normal(size=(20, 3))
+    objective = RowObjective(panel, row_effect=True)
+    exact = objective.products(V)
+    np.testing.assert_array_equal(objective.rough_products(V), exact)
+    monkeypatch.setattr("onesided.objective.rows.SAMPLED_ENTRIES", 6000)  # a quarter of them
+    rough = RowObjective(panel, row_effect=True).rough_products(V)
+    assert 0 < np.linalg.norm(rough - exact) < 0.15 * np.linalg.norm(exact)
+
+
+def test_products_leave_the_diagonal_out():
+    panel = random_panel(0, n=60)
+    objective = RowObjective(panel)
+    K = objective.products(np.eye(panel.n_columns))
+    np.testing.assert_allclose(np.diag(K), 0.0, atol=1e-12 * np.abs(K).max())
+    values = np.nan_to_num(panel.to_dense()) / objective.scale
+    expected = values.T @ values
+    np.fill_diagonal(expected, 0.0)
+    np.testing.assert_allclose(K, expected, atol=1e-10)

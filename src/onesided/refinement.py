@@ -97,21 +97,22 @@ def refine(
         rows = _Rows(panel, start.mean)
         if rows.unit == 0:  # no variation: there is nothing to estimate a variance from
             return start
-        columns = _Columns.start(_in_units_of(rows.unit, start), rows, center)
+        columns = _Columns.start(start, rows, center)
         done, change = 0, np.inf
         if (before := work.load("refine")) is not None:
             done, change = before.pop("done"), before.pop("change")
             columns = replace(columns, **before)
         while columns.free.any() and done < passes and not (done > 1 and change < TOLERANCE):
-            last, columns = columns, columns.updated(*rows.sums(columns), rows)
-            done, change = done + 1, _change(last.moving(), columns.moving())
+            last = columns.moving()
+            columns = columns.updated(*rows.sums(columns), rows)
+            done, change = done + 1, _change(last, columns.moving())
             work.save("refine", {name: getattr(columns, name) for name in MOVING} | {"done": done, "change": change})
             if progress is not None:
                 progress(done, float(np.log(columns.noise).mean()))
         for _ in range(NOISE_PASSES if columns.alike else 0):
             columns = columns.with_own_noise(rows)
-        found = columns.standardised().row_space(start, rows.placed)
-        return replace(_in_units_of(1 / rows.unit, found), refinement=Refinement(done, change if done else 0.0))
+        found = columns.row_space(start, rows.placed)
+        return replace(found, refinement=Refinement(done, change if done else 0.0))
 
 
 def _change(before: Array, after: Array) -> float:
@@ -122,17 +123,6 @@ def _change(before: Array, after: Array) -> float:
     size = float(np.sum(new**2))
     difference = float(np.sum(old**2)) + size - 2 * float(np.sum(both**2))
     return float(np.sqrt(max(difference, 0.0) / size)) if size > 0 else 0.0
-
-
-def _in_units_of(unit: float, found: RowSpace) -> RowSpace:
-    """The same row space of values divided by a number; the means stay as they are, so that they are exact."""
-    return replace(
-        found,
-        factor=found.factor / unit,
-        noise_variance=found.noise_variance / unit / unit,
-        row_variance=found.row_variance / unit / unit,
-        spread=None if found.spread is None else found.spread / unit / unit,
-    )
 
 
 def _root(covariance: Array) -> Array:
@@ -229,7 +219,7 @@ class _Columns:
     @classmethod
     def start(cls, start: RowSpace, rows: _Rows, center: Center) -> _Columns:
         effect = int(start.row_variance > 0)
-        loadings = start.loadings
+        loadings, noise = start.loadings / rows.unit, start.noise_variance / rows.unit / rows.unit
         d, k = loadings.shape
         free = np.ones(k + 1, dtype=bool)
         free[0], free[1 : 1 + effect] = center != "none", False
@@ -238,13 +228,13 @@ class _Columns:
             rows.unit,
             loadings,
             np.zeros((d, (k + 1) * (k + 2) // 2)),
-            np.maximum(start.noise_variance, START_NOISE),
+            np.maximum(noise, START_NOISE),
             free,
             np.zeros(k),
             np.eye(k),
             np.zeros(0),
             np.zeros((0, 0)),
-            max(float(rows.counts @ start.noise_variance / rows.counts.sum()), START_NOISE),
+            max(float(rows.counts @ noise / rows.counts.sum()), START_NOISE),
             NOISE_FLOOR,
             start.factor.shape[1] == 0,
         )
@@ -313,27 +303,6 @@ class _Columns:
             V[:, 0, 0] = 1 / (1 / self.prior_covariance[0, 0] + moments[:, 0, 0] / noise)
         return replace(self, noise=noise, spread=packed(V))
 
-    def standardised(self) -> _Columns:
-        """With z = z̄ + Λ^½ z' in place of z, so that z' has mean zero and covariance I.
-
-        As the root is upper triangular, a' is τ times the row effect still, the same for all columns.
-        """
-        k = len(self.row_mean)
-        root = _root(self.row_covariance)
-        change = np.eye(k + 1)
-        change[0, 1:], change[1:, 1:] = self.row_mean, root.T
-        spread = np.empty_like(self.spread)
-        for part in chunks(*self.spread.shape):
-            spread[part] = packed(change @ unpacked(self.spread[part]) @ change.T)
-        return replace(
-            self,
-            center=self.center + self.unit * (self.loadings @ self.row_mean),
-            loadings=self.loadings @ root,
-            spread=spread,
-            row_mean=np.zeros(k),
-            row_covariance=np.eye(k),
-        )
-
     def _with_priors(self, rows: _Rows, least: float = 1e-9) -> _Columns:
         """The mean and covariance of (c_j, x_j) over the columns seen; ``least``, a share of the variance, is added."""
         seen = rows.counts > 0
@@ -346,20 +315,31 @@ class _Columns:
         return replace(self, prior_mean=mean, prior_covariance=covariance)
 
     def row_space(self, start: RowSpace, placed: Array) -> RowSpace:
-        """As a row space, the factor in its principal axes; columns never seen beside another are not placed in it."""
-        effect = int(start.row_variance > 0)
-        loadings, noise = self.loadings.copy(), self.noise.copy()
-        spread = self.spread.copy()
-        alone = ~placed
+        """As a row space, with z = z̄ + Λ^½ z' in place of z, so that z' has mean zero and covariance I.
+
+        As the root is upper triangular, a' is τ times the row effect still, the same for all columns. The factor is
+        then turned to its principal axes. Columns never seen beside another are not placed in it.
+        """
+        k, effect, alone = len(self.row_mean), int(start.row_variance > 0), ~placed
+        root, noise, spread = _root(self.row_covariance), self.noise.copy(), np.empty_like(self.spread)
+        loadings = self.loadings @ root
+        noise[alone] += np.sum(loadings[alone, effect:] ** 2, axis=1)
         loadings[alone, effect:] = 0.0
-        spread[alone, 1:] = 0.0
-        noise[alone] += np.sum(self.loadings[alone, effect:] ** 2, axis=1)
-        noise[alone] += np.trace(unpacked(self.spread[alone])[:, 1:, 1:], axis1=1, axis2=2)
         rotation = principal_rotation(loadings[:, effect:])
-        factor = loadings[:, effect:] @ rotation
-        turn = np.eye(1 + loadings.shape[1])
-        turn[1 + effect :, 1 + effect :] = rotation.T
+        change, turn = np.eye(k + 1), np.eye(k + 1)
+        change[0, 1:], change[1:, 1:], turn[1 + effect :, 1 + effect :] = self.row_mean, root.T, rotation.T
+        change = turn @ change
         for part in chunks(*spread.shape):
-            spread[part] = packed(turn @ unpacked(spread[part]) @ turn.T)
-        tau = float(loadings[0, 0]) if effect else 0.0
-        return replace(start, mean=self.center, factor=factor, row_variance=tau**2, noise_variance=noise, spread=spread)
+            V = change @ unpacked(self.spread[part]) @ change.T
+            noise[part] += np.where(alone[part], np.trace(V[:, 1:, 1:], axis1=1, axis2=2), 0.0)
+            spread[part] = packed(V) * self.unit * self.unit
+        spread[alone, 1:] = 0.0
+        tau = float(loadings[0, 0]) * self.unit if effect else 0.0
+        return replace(
+            start,
+            mean=self.center + self.unit * (self.loadings @ self.row_mean),
+            factor=self.unit * (loadings[:, effect:] @ rotation),
+            row_variance=tau**2,
+            noise_variance=noise * self.unit * self.unit,
+            spread=spread,
+        )

@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 Center = Literal["none", "columns", "both"]
 
 SMALLEST_NOISE = 1e-300  # for a panel of zeros, which has no unit
-CHUNK = 1 << 22  # numbers held at a time when columns are gone through
+CHUNK = 1 << 20  # numbers held at a time when columns are gone through
 NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust single entries too far
 
 

@@ -18,8 +18,10 @@ a tenth of the rows first     20 (1.46)      130 (0.61)     186 (1.22)       48 
 a rougher spectral start      16 (2.12)      98 (0.80)      205 (1.07)       34 (1.33)
 ============================  =============  =============  ===============  =============
 
-Nothing is faster everywhere. RentTheRunway is with a row effect: without, minima differ by more than that. When the
-diagonal is fitted the blocks are indefinite, and the metric of r × r per column does not get there in 300 passes.
+Nothing is faster everywhere. On 9 million entries of 138,000 × 27,000, where ten passes suffice, most of the time goes
+into the start, and a tenth of the rows first is 4 times as fast. RentTheRunway is with a row effect: without, minima
+differ by more than that. When the diagonal is fitted the blocks are indefinite, and the metric of r × r per column does
+not get there in 300 passes.
 """
 
 from __future__ import annotations

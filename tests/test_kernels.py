@@ -232,6 +232,16 @@ def test_column_sums(panel, dtype):
 
 
 @pytest.mark.parametrize("r", RANKS)
+def test_own_terms(r):
+    rng = np.random.default_rng(8)
+    X, counts, squares = rng.normal(size=(13, r)), rng.uniform(0, 9, size=13), rng.uniform(0, 9, size=13)
+    actual, expected = np.ones((13, r)), np.ones((13, r))
+    loss = cpu.own_terms(X, counts, squares, 0.7, 0.2, actual)
+    close(loss, reference.own_terms(X, counts, squares, 0.7, 0.2, expected), np.float64)
+    close(actual, expected, np.float64)
+
+
+@pytest.mark.parametrize("r", RANKS)
 def test_curvature(panel, dtype, r):
     indptr, columns, _, weights, d = panel
     arguments = (indptr, columns, weights, factor(d, r, dtype))

@@ -34,7 +34,6 @@ import numpy.typing as npt
 from onesided.checkpoint import NOWHERE, Work
 from onesided.engines.local import cut, in_order, single_blas_thread, workers
 from onesided.kernels import cpu, posterior
-from onesided.kernels.posterior import ROOM
 from onesided.kernels.reference import packed, unpacked
 from onesided.panel import Panel
 from onesided.pooling import pull, pulled, variance_between, variance_within
@@ -51,6 +50,7 @@ LEAST_PULL = 20.0  # of the mean noise on that of a column, in entries: a few en
 NOISE_PASSES = 5  # that only find each column's own noise, where all weighed alike before
 START_NOISE = 0.1  # of the variance, at least: noise that starts too low takes many passes to rise
 START_SPREAD = 0.05  # of the variance: a prior variance for directions that the start leaves empty
+HELD = 1 << 22  # numbers of rows that are solved at a time: enough that a column is met often, few enough for cache
 PIECES = 16  # into which the rows that are held are cut for threads
 MOVING = (  # what a pass changes of the columns
     "center",
@@ -166,7 +166,7 @@ class _Rows:
         first, total = np.zeros((len(center), means.shape[1])), np.zeros((k + 1) * (k + 2) // 2)
         held = np.concatenate([[0], np.cumsum(information.shape[1] + 2 * (self.stops - self.starts))])
         with workers() as run:
-            for some in cut(held, ROOM):
+            for some in cut(held, HELD):
                 rows = slice(*some)
                 starts, stops, weights = self.starts[rows], self.stops[rows], self.weights[rows]
                 moments = np.zeros((len(starts), information.shape[1]), self.values.dtype)
@@ -179,7 +179,7 @@ class _Rows:
                     everywhere: Array = posterior.row_moments(moments, weights, k, means)
                     return everywhere
 
-                parts = cut(held[some[0] : some[1] + 1], ROOM // PIECES)
+                parts = cut(held[some[0] : some[1] + 1], HELD // PIECES)
                 transposed, *sums = run(
                     [
                         partial(posterior.entries_by_column, *entries, self.unit, center),

@@ -251,6 +251,21 @@ def row_pass(
 
 
 @jit
+def own_terms(X: Array, counts: Array, squares: Array, effect: float, ridge: float, gradient: Array) -> float:
+    loss = 0.0
+    for j in range(X.shape[0]):
+        length = 0.0
+        for c in range(X.shape[1]):
+            length += X[j, c] * X[j, c]
+        norm = length + effect
+        loss += ridge * length - norm * (0.5 * counts[j] * norm - squares[j])
+        slope = 2.0 * (ridge - counts[j] * norm + squares[j])
+        for c in range(X.shape[1]):
+            gradient[j, c] += slope * X[j, c]
+    return loss
+
+
+@jit
 def curvature(indptr: Array, columns: Array, weights: Array, X: Array) -> Array:
     r = X.shape[1]
     blocks = np.zeros((X.shape[0], r, r), X.dtype)

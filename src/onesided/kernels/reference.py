@@ -211,6 +211,13 @@ def row_pass(
     return loss, gradient
 
 
+def own_terms(X: Array, counts: Array, squares: Array, effect: float, ridge: float, gradient: Array) -> float:
+    """ρ Σ ‖x_j‖² less the terms of the diagonal, ½ N_jj n² − S_jj n with n = ‖x_j‖² + τ²; its gradient is added."""
+    norms = np.sum(X**2, axis=1) + effect
+    gradient += 2 * (ridge - counts * norms + squares)[:, None] * X
+    return float(ridge * np.sum(X**2) - np.sum(counts * norms**2 / 2 - squares * norms))
+
+
 def curvature(indptr: Array, columns: Array, weights: Array, X: Array) -> Array:
     """Σ_{u∋j} w A_u for every column j: the blocks from which the curvature is made."""
     blocks = np.zeros((*X.shape, X.shape[1]))

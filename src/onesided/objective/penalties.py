@@ -1,4 +1,4 @@
-"""Penalties on the factor, each with its gradient."""
+"""The penalty on the factor, with its gradient."""
 
 from __future__ import annotations
 
@@ -21,12 +21,3 @@ def incoherence(X: Array, alpha: float) -> tuple[float, Array]:
     excess = np.maximum(norms - alpha, 0.0)
     slope = 4 * excess**3 / np.where(norms > 0, norms, 1.0)
     return float(np.sum(excess**4)), slope[:, None] * X
-
-
-def ridge(X: Array) -> tuple[float, Array]:
-    """Σ_j ‖x_j‖² and its gradient, 2 X.
-
-    >>> ridge(np.array([[1.0, 2.0]]))
-    (5.0, array([[2., 4.]]))
-    """
-    return float(np.sum(X**2)), 2 * X

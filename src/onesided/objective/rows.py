@@ -26,7 +26,6 @@ import numpy.typing as npt
 from onesided.engines.local import LocalEngine
 from onesided.errors import InputError, check_choice
 from onesided.kernels import cpu
-from onesided.objective.penalties import ridge
 from onesided.panel import Panel
 from onesided.tallies import Tally, largest_value, tally
 
@@ -94,21 +93,18 @@ class RowObjective:
         """L(X) and its gradient, in one pass over the rows."""
         if X.shape[1] == 0:  # rank zero: nothing to fit
             return 0.0, np.zeros(X.shape)
-        effect = [np.full(len(X), np.sqrt(self.row_variance))] if self.row_variance > 0 else []
-        rank = X.shape[1] + len(effect)
-        factor = cpu.padded(np.column_stack([*effect, X]).astype(self._dtype, copy=False))
+        effect = int(self.row_variance > 0)
+        factor, rank = cpu.padded(np.empty((len(X), 0), self._dtype), effect + X.shape[1]), effect + X.shape[1]
+        factor[:, :effect], factor[:, effect:rank] = np.sqrt(self.row_variance), X
         loss, gradient = self.engine.sum(
             lambda rows: cpu.row_pass(
                 rows.indptr, rows.columns, rows.values, rows.weights, self._center, self.scale, factor, rank
             )
         )
-        gradient = gradient[:, len(effect) :]
-        if self.diagonal == "free":
-            norms = np.sum(X**2, axis=1) + self.row_variance
-            loss -= float(self.counts @ norms**2 / 2 - self.squares @ norms)
-            gradient -= 2 * (self.counts * norms - self.squares)[:, None] * X
-        value, slope = ridge(X)
-        return loss - self._origin + self.ridge * value, gradient + self.ridge * slope
+        gradient = gradient[:, effect:]
+        free = (self.counts, self.squares) if self.diagonal == "free" else (np.zeros(len(X)), np.zeros(len(X)))
+        loss += cpu.own_terms(X, *free, self.row_variance, self.ridge, gradient)
+        return loss - self._origin, gradient
 
     def curvature(self, X: Array) -> Array:
         """The Hessian's diagonal blocks ∂²L/∂x_j², one r × r matrix per column.

@@ -81,7 +81,7 @@ def _away_from_zero(objective: RowObjective, rank: int, rng: np.random.Generator
 
     def apply(V: Array) -> Array:
         V = V.reshape(len(own), -1)
-        return objective.products(V) + own[:, None] * V
+        return objective.rough_products(V) + own[:, None] * V
 
     values, vectors = top_eigenpairs(_operator(apply, len(own)), rank, rng, tol=1e-2)
     return _at_best_length(objective, vectors, values - objective.ridge, rng)

@@ -205,7 +205,7 @@ class _Columns:
     center: Array
     unit: float  # of all but the center
     loadings: Array
-    spread: Array  # V_j over (c_j, y_j), lower halves
+    spread: Array  # V_j over (c_j, y_j), lower halves, in the precision of the panel
     noise: Array
     free: Array
     row_mean: Array  # z̄
@@ -227,7 +227,7 @@ class _Columns:
             start.mean,
             rows.unit,
             loadings,
-            np.zeros((d, (k + 1) * (k + 2) // 2)),
+            np.zeros((d, (k + 1) * (k + 2) // 2), rows.values.dtype),
             np.maximum(noise, START_NOISE),
             free,
             np.zeros(k),
@@ -308,7 +308,7 @@ class _Columns:
         seen = rows.counts > 0
         at = np.column_stack([self.center / self.unit, self.loadings])[:, self.free][seen]
         mean = at.mean(axis=0)
-        spread = unpacked(self.spread[seen].mean(axis=0))[np.ix_(self.free, self.free)]
+        spread = unpacked(self.spread.mean(axis=0, dtype=np.float64, where=seen[:, None]))[np.ix_(self.free, self.free)]
         covariance = (at - mean).T @ (at - mean) / len(at) + spread
         diagonal = np.diag_indices_from(covariance)
         covariance[diagonal] = (1 + 1e-9) * covariance[diagonal] + least
@@ -321,7 +321,7 @@ class _Columns:
         then turned to its principal axes. Columns never seen beside another are not placed in it.
         """
         k, effect, alone = len(self.row_mean), int(start.row_variance > 0), ~placed
-        root, noise, spread = _root(self.row_covariance), self.noise.copy(), np.empty_like(self.spread)
+        root, noise, spread = _root(self.row_covariance), self.noise.copy(), np.empty(self.spread.shape)
         loadings = self.loadings @ root
         noise[alone] += np.sum(loadings[alone, effect:] ** 2, axis=1)
         loadings[alone, effect:] = 0.0
@@ -329,7 +329,7 @@ class _Columns:
         change, turn = np.eye(k + 1), np.eye(k + 1)
         change[0, 1:], change[1:, 1:], turn[1 + effect :, 1 + effect :] = self.row_mean, root.T, rotation.T
         change = turn @ change
-        for part in chunks(*spread.shape):
+        for part in chunks(*self.spread.shape):
             V = change @ unpacked(self.spread[part]) @ change.T
             noise[part] += np.where(alone[part], np.trace(V[:, 1:, 1:], axis1=1, axis2=2), 0.0)
             spread[part] = packed(V) * self.unit * self.unit

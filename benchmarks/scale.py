@@ -69,7 +69,7 @@ def passes(panel: Panel) -> tuple[float, float]:
         objective.value_and_gradient(X)
         middle = perf_counter()
         if refined:
-            columns.updated(*rows.sums(columns), rows)
+            columns.updated(rows.sums(columns), rows)
         seconds[turn] = middle - began, perf_counter() - middle
     moment, variational = np.median(seconds[1:], axis=0)
     return float(moment), float(variational) if refined else np.nan

@@ -45,7 +45,7 @@ def measure(name: str, panel: Panel) -> None:
             moment = perf_counter()
             sums = rows.sums(columns)
             middle = perf_counter()
-            columns.updated(*sums, rows)
+            columns.updated(sums, rows)
             seconds[turn] = moment - began, middle - moment, perf_counter() - middle
         moment, by_row, by_column = np.median(seconds[1:], axis=0)
         ratio = float(np.median(seconds[1:, 1:].sum(axis=1) / seconds[1:, 0]))

@@ -105,6 +105,15 @@ def test_what_is_done_leaves_only_what_it_found(tmp_path):
     fit(tmp_path / "kept", rank=2)
     kinds = {path.name.split(".")[1] for path in (tmp_path / "kept").iterdir() if path.name.startswith("rank")}
     assert kinds == {"found"}
+    (tmp_path / "kept" / "mine.txt").write_text("")
+    Checkpoint(tmp_path / "kept").remove()
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["mine.txt"]
+
+
+def test_killed_before_the_first_file_was_whole(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "fit.part").write_text("{")
+    fit(tmp_path / "kept", rank=2)
     Checkpoint(tmp_path / "kept").remove()
     assert not (tmp_path / "kept").exists()
 

@@ -292,14 +292,23 @@ def halves(n, r, dtype):
 @pytest.mark.parametrize(("noise", "uncertain"), [(1e-8, False), (0.5, False), (0.5, True)])
 @pytest.mark.parametrize("standard", [True, False])
 def test_row_posterior(panel, dtype, r, noise, uncertain, standard):
-    if dtype == np.float32 and noise == 1e-8:
-        pytest.skip("the condition number is up to 1/noise")
-    arguments = posterior_arguments(panel, dtype, r, noise, uncertain, standard)
-    actual, expected = halves(len(arguments[0]), r, dtype), reference.row_posterior(*arguments)
+    arguments = list(posterior_arguments(panel, np.float64, r, noise, uncertain, standard))
+    arguments[3] = arguments[3].astype(dtype)
+    actual, expected = halves(len(arguments[0]), r, np.float64), reference.row_posterior(*arguments)
     posterior.row_posterior(*arguments, actual)
-    tolerance = 1e-4 if noise == 1e-8 else 3e-4 if dtype == np.float32 else 1e-9
+    tolerance = 1e-4 if noise == 1e-8 else 1e-9  # the condition number is up to 1/noise
     np.testing.assert_allclose(actual[:, : expected.shape[1]], expected, rtol=tolerance, atol=10 * tolerance)
     assert not actual[:, expected.shape[1] :].any()
+
+
+@pytest.mark.parametrize("r", [0, *RANKS, 19])
+@pytest.mark.parametrize("uncertain", [False, True])
+@pytest.mark.parametrize("standard", [True, False])
+def test_row_posterior_in_single_precision(panel, r, uncertain, standard):
+    arguments = posterior_arguments(panel, np.float32, r, 0.5, uncertain, standard)
+    actual, expected = halves(len(arguments[0]), r, np.float32), reference.row_posterior(*arguments)
+    posterior.row_posterior(*arguments, actual)
+    np.testing.assert_allclose(actual[:, : expected.shape[1]], expected, rtol=3e-4, atol=3e-3)
 
 
 @pytest.mark.parametrize("r", [0, *RANKS])

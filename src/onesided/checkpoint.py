@@ -23,7 +23,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import zlib
 from collections.abc import Callable
 from os import PathLike
@@ -40,7 +39,7 @@ Array = npt.NDArray[Any]
 State = dict[str, Any]  # arrays, and what JSON can carry
 
 IDENTITY = "fit.json"
-ENDING = ".safetensors"
+ENDING, UNFINISHED = ".safetensors", ".part"
 FOUND = "found"
 CHECKED = 1 << 20  # items of an array summed at a time
 
@@ -75,7 +74,7 @@ class Work:
             return
         arrays = {name: np.ascontiguousarray(one) for name, one in state.items() if isinstance(one, np.ndarray)}
         rest = {name: one for name, one in state.items() if name not in arrays}
-        temporary = self._path(kind).with_suffix(".part")
+        temporary = self._path(kind).with_suffix(UNFINISHED)
         try:
             save_file(arrays, temporary, metadata={"rest": json.dumps(rest)})
         except OSError as error:
@@ -131,9 +130,14 @@ class Checkpoint:
         return Work() if self._folder is None else Work(self._folder / re.sub(r"[^a-z0-9]+", "-", name.lower()))
 
     def remove(self) -> None:
-        """Once the model is safe elsewhere."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder)
+        """Once the model is safe elsewhere: its own files, and the folder if nothing else is in it."""
+        if self._folder is None:
+            return
+        for pattern in (f"*{ENDING}", f"*{UNFINISHED}", IDENTITY):
+            for path in self._folder.glob(pattern):
+                path.unlink()
+        if not any(self._folder.iterdir()):
+            self._folder.rmdir()
 
     def _claim(self, identity: dict[str, Any]) -> None:
         assert self._folder is not None
@@ -141,9 +145,9 @@ class Checkpoint:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             if not path.exists():
-                if any(self._folder.iterdir()):
+                temporary = path.with_suffix(UNFINISHED)
+                if any(other != temporary for other in self._folder.iterdir()):  # that one may be left of a kill
                     raise InputError(f"{self._folder} holds other files than a checkpoint's; name a new folder")
-                temporary = path.with_suffix(".part")
                 temporary.write_text(json.dumps(identity, indent=1))
                 os.replace(temporary, path)
                 return

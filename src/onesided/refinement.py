@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.checkpoint import NOWHERE, Work
-from onesided.engines.local import cut, in_order, single_blas_thread, workers
+from onesided.engines.local import Run, cut, in_order, single_blas_thread, workers
 from onesided.kernels import cpu, posterior
 from onesided.kernels.reference import packed, unpacked
 from onesided.panel import Panel
@@ -104,7 +104,7 @@ def refine(
             columns = replace(columns, **before)
         while columns.free.any() and done < passes and not (done > 1 and change < TOLERANCE):
             last = columns.moving()
-            columns = columns.updated(*rows.sums(columns), rows)
+            columns = columns.updated(rows.sums(columns), rows)
             done, change = done + 1, _change(last, columns.moving())
             work.save("refine", {name: getattr(columns, name) for name in MOVING} | {"done": done, "change": change})
             if progress is not None:
@@ -157,45 +157,55 @@ class _Rows:
         between = max(self.between, variance_between(relative, self.counts, self.within))
         return mean_noise * pulled(relative, self.counts, pull(self.within, between, LEAST_PULL))
 
-    def sums(self, columns: _Columns) -> tuple[Array, Array, Array, Array]:
-        """What rows tell about columns (:func:`onesided.kernels.reference.posterior_sums`), in padded lines."""
+    def sums(self, columns: _Columns) -> _Sums:
+        """What rows tell about columns (:func:`onesided.kernels.reference.posterior_sums`)."""
         known = columns.known(self.values.dtype.type)
-        center, information, k = known[1], known[4], known[-1]
-        second, squares = np.zeros(information.shape), np.zeros(len(center))
-        means = cpu.padded(np.empty((0, 0), self.values.dtype), k + 1)
-        first, total = np.zeros((len(center), means.shape[1])), np.zeros((k + 1) * (k + 2) // 2)
-        held = np.concatenate([[0], np.cumsum(information.shape[1] + 2 * (self.stops - self.starts))])
+        sums = _Sums.none(known)
+        held = np.concatenate([[0], np.cumsum(sums.second.shape[1] + 2 * (self.stops - self.starts))])
         with workers() as run:
-            for some in cut(held, HELD):
-                rows = slice(*some)
-                starts, stops, weights = self.starts[rows], self.stops[rows], self.weights[rows]
-                moments = np.zeros((len(starts), information.shape[1]), self.values.dtype)
-                means = np.zeros((len(starts), first.shape[1]), self.values.dtype)
-                entries = (starts, stops, self.columns, self.values)
+            for first, last in cut(held, HELD):
+                parts = [slice(*part) for part in cut(held[first : last + 1], HELD // PIECES)]
+                self._tell(run, slice(first, last), parts, known, sums)
+        return sums
 
-                def solve(at: slice, entries: Any = entries, out: Any = (weights, moments, means)) -> Array:
-                    weights, moments, means = (one[at] for one in out)
-                    posterior.row_posterior(entries[0][at], entries[1][at], *entries[2:], *known, moments)
-                    everywhere: Array = posterior.row_moments(moments, weights, k, means)
-                    return everywhere
+    def _tell(self, run: Run, rows: slice, parts: list[slice], known: tuple[Any, ...], sums: _Sums) -> None:
+        """Solve some rows, part by part, and add what they tell to the sums."""
+        starts, stops, weights, k = self.starts[rows], self.stops[rows], self.weights[rows], known[-1]
+        moments, means = (np.zeros((len(starts), one.shape[1]), self.values.dtype) for one in (sums.second, sums.first))
+        entries = (self.columns, self.values)
 
-                parts = cut(held[some[0] : some[1] + 1], HELD // PIECES)
-                transposed, *sums = run(
-                    [
-                        partial(posterior.entries_by_column, *entries, self.unit, center),
-                        *(partial(solve, slice(*part)) for part in parts),
-                    ]
-                )
-                total += np.sum(sums, axis=0)
-                met, begins, *rest = transposed
-                out = (moments, means, second, first, squares)
-                run(
-                    [
-                        partial(posterior.column_sums, met[low:high], begins[low : high + 1], *rest, *out)
-                        for low, high in cut(begins, max(1, int(begins[-1]) // PIECES))
-                    ]
-                )
-        return second, first, squares, total
+        def solve(at: slice) -> Any:
+            posterior.row_posterior(starts[at], stops[at], *entries, *known, moments[at])
+            return posterior.row_moments(moments[at], weights[at], k, means[at])
+
+        by_column = partial(posterior.entries_by_column, starts, stops, *entries, *known[:2])
+        (met, begins, *entries_of), *totals = run([by_column, *(partial(solve, at) for at in parts)])
+        for total in totals:
+            sums.total[:] += total
+        told = (moments, means, sums.second, sums.first, sums.squares)
+        run(
+            [
+                partial(posterior.column_sums, met[low:high], begins[low : high + 1], *entries_of, *told)
+                for low, high in cut(begins, max(1, int(begins[-1]) // PIECES))
+            ]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """What a pass adds up; lines are wider than they need be, as the kernels have them."""
+
+    second: Array  # Σ w E[z̃ z̃ᵀ] of each column, lower halves
+    first: Array  # Σ w e E[z̃]
+    squares: Array  # Σ w e²
+    total: Array  # Σ w E[z̃ z̃ᵀ] over all rows
+
+    @classmethod
+    def none(cls, known: tuple[Any, ...]) -> _Sums:
+        center, information, k = known[1], known[4], known[-1]
+        wide = cpu.padded(np.empty((0, 0), information.dtype), k + 1).shape[1]
+        d = len(center)
+        return cls(np.zeros(information.shape), np.zeros((d, wide)), np.zeros(d), np.zeros((k + 1) * (k + 2) // 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +265,7 @@ class _Columns:
         rows = (self.row_mean, self.row_covariance, self.unit)
         return known_columns(self.center, self.loadings, self.weighed_by, self.spread, dtype, *rows)
 
-    def updated(self, second: Array, first: Array, squares: Array, total: Array, rows: _Rows) -> _Columns:
+    def updated(self, sums: _Sums, rows: _Rows) -> _Columns:
         """The columns after a pass, given what the rows tell about them."""
         precision = 1 / self.weighed_by
         prior = np.zeros((len(self.free), len(self.free)))
@@ -269,15 +279,15 @@ class _Columns:
             pull -= np.outer(self.center / self.unit, prior[0])  # c_j is sought as a change from where it was
 
         def update(part: slice) -> Any:
-            sums = (second[part], first[part], squares[part])
-            return posterior.column_posterior(*sums, fixed[part], self.free, precision[part], prior, pull[part])
+            told = (sums.second[part], sums.first[part], sums.squares[part])
+            return posterior.column_posterior(*told, fixed[part], self.free, precision[part], prior, pull[part])
 
         parts = list(chunks(*self.spread.shape))
-        at, residual, spread = fixed, np.empty_like(squares), np.empty_like(self.spread)
+        at, residual, spread = fixed, np.empty_like(sums.squares), np.empty_like(self.spread)
         for part, found in zip(parts, in_order(update, parts), strict=True):
             at[part], spread[part], residual[part] = found
         mean_noise = max(float(residual.sum() / rows.counts.sum()), self.floor)
-        moments = unpacked(total) / total[0]
+        moments = unpacked(sums.total) / sums.total[0]
         shift = moments[1:, 0] if self.free[0] else np.zeros(len(moments) - 1)  # else it has nowhere to go, and stays
         return replace(
             self,
@@ -292,10 +302,10 @@ class _Columns:
 
     def with_own_noise(self, rows: _Rows) -> _Columns:
         """The same columns with the noise that each has when each is weighed by its own."""
-        second, first, squares, _ = rows.sums(replace(self, alike=False))
-        at = np.column_stack([np.zeros(len(first)), self.loadings])
-        moments, V = unpacked(second[:, : self.spread.shape[1]]), unpacked(self.spread)
-        residual = squares - 2 * np.sum(at * first[:, : at.shape[1]], axis=1)
+        sums = rows.sums(replace(self, alike=False))
+        at = np.column_stack([np.zeros(len(self.center)), self.loadings])
+        moments, V = unpacked(sums.second[:, : self.spread.shape[1]]), unpacked(self.spread)
+        residual = sums.squares - 2 * np.sum(at * sums.first[:, : at.shape[1]], axis=1)
         residual += np.einsum("ja,jab,jb->j", at, moments, at) + np.sum(V * moments, axis=(1, 2))
         noise = rows.noise(residual, max(float(residual.sum() / rows.counts.sum()), self.floor))
         noise = np.maximum(noise, self.floor)

@@ -82,10 +82,10 @@ def main() -> None:
             objective = RowObjective(panel)
             for rank in RANKS:
                 X = rng.normal(size=(D, rank)).astype(np.float32)
-                wide, rows = cpu.padded(X), (panel.indptr, panel.columns, panel.values, panel.row_weights)
-                arguments = (*rows, np.zeros(D), 1.0)
+                rows = (panel.indptr, panel.columns, panel.values, panel.row_weights)
+                arguments = (*rows, 1.0, cpu.lines(X, np.zeros(D), np.float32))
                 alone, multiply, one, two = medians(
-                    lambda arguments=arguments, wide=wide, rank=rank: cpu.row_pass(*arguments, wide, rank),
+                    lambda arguments=arguments: cpu.row_pass(*arguments),
                     lambda: square @ square,
                     on_threads(1, lambda objective=objective, X=X: objective.value_and_gradient(X)),
                     on_threads(2, lambda objective=objective, X=X: objective.value_and_gradient(X)),

@@ -208,13 +208,45 @@ def test_pair_pass(panel, r):
 @pytest.mark.parametrize("r", [*RANKS, 7, 8, 16, 19, 32, 45])  # within a piece, and tiles of several
 def test_row_pass(panel, dtype, r):
     indptr, columns, values, weights, d = panel
-    around = (np.linspace(-1, 1, d), 1.3)
-    arguments = (indptr, columns, values.astype(dtype), weights, *around, cpu.padded(factor(d, r, dtype)), r)
-    loss, gradient = cpu.row_pass(*arguments)
-    expected_loss, expected_gradient = reference.row_pass(*arguments)
+    rows = (indptr, columns, values.astype(dtype), weights, 1.3)
+    X, center = factor(d, r, dtype), np.linspace(-1, 1, d)
+    loss, gradient = cpu.row_pass(*rows, cpu.lines(X, center, dtype))
+    expected_loss, expected_gradient = reference.row_pass(*rows, X, center)
     close(loss, expected_loss, dtype)
     close(gradient, expected_gradient, dtype)
     assert gradient.dtype == dtype
+
+
+def test_row_pass_over_a_factor_beyond_cache(dtype):
+    rng, d, r = np.random.default_rng(5), 70_000, 10
+    indptr, columns, values = random_rows(rng.integers(0, 12, size=400), d, rng)
+    X, center = factor(d, r, dtype), rng.normal(size=d)
+    assert cpu.lines(X, center, dtype).factor.nbytes > cpu.NEAR
+    rows = (indptr, columns, values.astype(dtype), np.ones(400), 1.3)
+    loss, gradient = cpu.row_pass(*rows, cpu.lines(X, center, dtype))
+    expected_loss, expected_gradient = reference.row_pass(*rows, X, center)
+    close(loss, expected_loss, dtype)
+    close(gradient, expected_gradient, dtype)
+
+
+@pytest.mark.parametrize("r", [10, 16])  # with room in the line of a factor, and without
+def test_a_center_is_known_more_closely_than_values_are(r):
+    rng, d = np.random.default_rng(5), 30
+    indptr, columns, _ = random_rows(rng.integers(2, 9, size=60), d, rng)
+    values = (16_000_000 + rng.integers(-3, 4, size=len(columns))).astype(np.float32)
+    rows, X = (indptr, columns, values, np.ones(60), 1.0), factor(d, r, np.float32)
+    center = np.full(d, 16_000_000.4)  # which in single precision would be 16,000,000
+    loss, gradient = cpu.row_pass(*rows, cpu.lines(X, center, np.float32))
+    expected_loss, expected_gradient = reference.row_pass(*rows, X, center)
+    close(loss, expected_loss, np.float32)
+    close(gradient, expected_gradient, np.float32)
+
+
+def test_lines_hold_an_effect_first(dtype):
+    X, center = factor(5, 3, dtype), np.arange(5) + 0.1
+    made = cpu.lines(X, center, dtype, effect=0.5)
+    np.testing.assert_array_equal(made.factor[:, :4], np.column_stack([np.full(5, 0.5), X]).astype(dtype))
+    np.testing.assert_allclose(made.center[:, made.at : made.at + 2].astype(float).sum(axis=1), center, rtol=1e-13)
 
 
 def test_first_values(panel, dtype):
@@ -439,11 +471,10 @@ def test_linked_columns(panel):
 
 def test_blocks_of_rows_add_up(dtype):
     indptr, columns, values, weights, d = build("random")
-    values, X = values.astype(dtype), cpu.padded(factor(d, 4, dtype))
-    around = (np.linspace(-1, 1, d), 2.0)
-    whole = cpu.row_pass(indptr, columns, values, weights, *around, X, 4)
-    cut = 23
-    head = cpu.row_pass(indptr[: cut + 1], columns, values, weights[:cut], *around, X, 4)
-    tail = cpu.row_pass(indptr[cut:], columns, values, weights[cut:], *around, X, 4)
+    values, cut = values.astype(dtype), 23
+    around = (2.0, cpu.lines(factor(d, 4, dtype), np.linspace(-1, 1, d), dtype))
+    whole = cpu.row_pass(indptr, columns, values, weights, *around)
+    head = cpu.row_pass(indptr[: cut + 1], columns, values, weights[:cut], *around)
+    tail = cpu.row_pass(indptr[cut:], columns, values, weights[cut:], *around)
     close(head[0] + tail[0], whole[0], dtype)
     close(head[1] + tail[1], whole[1], dtype)

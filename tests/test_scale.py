@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 
 import numpy as np
 import pytest
@@ -76,6 +77,36 @@ def test_an_error_in_a_block_is_raised(panel):
     engine = local.LocalEngine(panel)
     with pytest.raises(RuntimeError, match="broken block"):
         engine.sum(fail)
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_no_block_is_begun_after_one_has_failed(monkeypatch, panel, threads):
+    monkeypatch.setenv(local.THREADS_VARIABLE, threads)
+    monkeypatch.setattr(local, "SMALLEST_BLOCK", 1)
+    engine, begun = local.LocalEngine(panel), []
+
+    def fail(block):
+        begun.append(block)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.sum(fail)
+    assert len(begun) <= int(threads) < len(engine.blocks)
+
+
+def test_blocks_are_added_in_order_whoever_is_first(monkeypatch, panel):
+    monkeypatch.setenv(local.THREADS_VARIABLE, "3")
+    monkeypatch.setattr(local, "SMALLEST_BLOCK", 1)
+    engine = local.LocalEngine(panel)
+    exact = [np.float64(1e16), 1.0, -1e16, *[1.0] * (len(engine.blocks) - 3)]  # the order of these decides
+    expected = sum(exact)
+    turn = {id(block): k for k, block in enumerate(engine.blocks)}
+
+    def late(block):
+        sleep(0.002 * (turn[id(block)] % 3 == 0))
+        return (exact[turn[id(block)]],)
+
+    assert engine.sum(late) == (expected,)
 
 
 def test_wide_rows_need_no_pair_matrix():

@@ -56,16 +56,9 @@ def _kernels_agree() -> bool:
     from onesided.kernels import cpu, reference
 
     rng = np.random.default_rng(0)
-    arguments = (
-        np.array([0, 3, 5, 9]),
-        np.array([0, 2, 5, 1, 2, 0, 1, 3, 5], np.int32),
-        rng.normal(size=9),
-        np.ones(3),
-        np.zeros(6),
-        1.0,
-        cpu.padded(rng.normal(size=(6, 3))),
-        3,
-    )
-    loss, gradient = cpu.row_pass(*arguments)
-    expected, expected_gradient = reference.row_pass(*arguments)
+    columns = np.array([0, 2, 5, 1, 2, 0, 1, 3, 5], np.int32)
+    rows = (np.array([0, 3, 5, 9]), columns, rng.normal(size=9), np.ones(3), 1.0)
+    X, center = rng.normal(size=(6, 3)), rng.normal(size=6)
+    loss, gradient = cpu.row_pass(*rows, cpu.lines(X, center, np.float64))
+    expected, expected_gradient = reference.row_pass(*rows, X, center)
     return bool(np.allclose(loss, expected) and np.allclose(gradient, expected_gradient))

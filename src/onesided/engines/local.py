@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from threading import Lock
+from threading import Condition, Lock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,7 +29,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 THREADS_VARIABLE = "ONESIDED_NUM_THREADS"
-SMALLEST_BLOCK = 1 << 16  # entries: below this, starting a block costs more than it saves
+SMALLEST_BLOCK = 1 << 17  # entries: below this, starting a block costs more than it saves
 MOST_BLOCKS = 64
 
 
@@ -148,7 +148,7 @@ class LocalEngine:
         weights = panel.row_weights if weights is None else weights
         # A block's result is as large as the factor: blocks much smaller than it would only move memory. Still, there
         # are four for threads to share where they are not smaller than the factor itself.
-        few = max(2 * panel.n_columns, min(16 * panel.n_columns, panel.n_entries // 4))
+        few = max(2 * panel.n_columns, min(16 * panel.n_columns, -(-panel.n_entries // 4)))
         size = max(SMALLEST_BLOCK, few, -(-panel.n_entries // MOST_BLOCKS))
         self.blocks = [
             Block(panel.indptr[first : last + 1], panel.columns, panel.values, weights[first:last])
@@ -161,12 +161,67 @@ class LocalEngine:
 
     def sum(self, task: Callable[[Block], tuple[Any, ...]]) -> tuple[Any, ...]:
         """The element-wise sum over blocks of what ``task`` returns, in double precision."""
-        results = self.map(task)
-        total = [np.asarray(part, dtype=np.float64) for part in next(results)]
-        for result in results:
-            for k, part in enumerate(result):
-                if np.ndim(part) == 2:
-                    cpu.add(total[k], part)
-                else:
-                    total[k] += part
-        return tuple(part if part.ndim else float(part) for part in total)
+        threads = min(thread_count(), len(self.blocks))
+        total = _Total(task, self.blocks, held=threads + 1)
+        with single_blas_thread():
+            if threads == 1:
+                total.work()
+            else:  # this thread is one of them
+                with ThreadPoolExecutor(threads - 1) as pool:
+                    others = [pool.submit(total.work) for _ in range(threads - 1)]
+                    total.work()
+                    for other in others:
+                        other.result()
+        return tuple(part if part.ndim else float(part) for part in total.parts)
+
+
+class _Total:
+    """A sum over blocks that threads work on together, each added in its turn by the thread that comes to it."""
+
+    def __init__(self, task: Callable[[Block], tuple[Any, ...]], blocks: Sequence[Block], held: int) -> None:
+        self.parts: list[Array] = []
+        self._task, self._blocks, self._held = task, blocks, held
+        self._begun, self._added, self._waiting = 0, 0, dict[int, tuple[Any, ...]]()
+        self._adding, self._failed, self._state = False, False, Condition()
+
+    def work(self) -> None:
+        """Take blocks until there are none left."""
+        try:
+            while (k := self._next()) is not None:
+                result = self._task(self._blocks[k])
+                with self._state:
+                    self._waiting[k] = result
+                self._add()
+        except BaseException:
+            with self._state:
+                self._failed = True
+                self._state.notify_all()
+            raise
+
+    def _next(self) -> int | None:
+        """The next block, once few enough results are held; None if there is none, or another thread has failed."""
+        with self._state:
+            self._state.wait_for(lambda: self._failed or self._begun - self._added < self._held)
+            if self._failed or self._begun == len(self._blocks):
+                return None
+            self._begun += 1
+            return self._begun - 1
+
+    def _add(self) -> None:
+        """Add all results whose turn it is, unless another thread is at it."""
+        while True:
+            with self._state:
+                if self._adding or self._added not in self._waiting:
+                    return
+                self._adding, result = True, self._waiting.pop(self._added)
+            if not self.parts:
+                self.parts = [np.asarray(part, dtype=np.float64) for part in result]
+            else:
+                for k, part in enumerate(result):
+                    if np.ndim(part) == 2:
+                        cpu.add(self.parts[k], part)
+                    else:
+                        self.parts[k] += part
+            with self._state:
+                self._adding, self._added = False, self._added + 1
+                self._state.notify_all()

@@ -6,7 +6,7 @@ float32 or float64. The factor's block of a row is gathered once and stays in ca
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,22 +15,26 @@ from onesided.kernels.compiled import jit
 from onesided.kernels.reference import SINGULAR
 from onesided.kernels.vectors import (
     BYTES,
+    centred,
     gather,
     gram_4,
     gram_8,
     gram_12,
     gram_16,
     inner,
+    lanes,
     prefetch,
-    products,
-    scatter,
+    scattered_products_1,
+    scattered_products_2,
+    scattered_products_4,
     sum_of_squares,
     weighted_sum,
 )
 
 Array = npt.NDArray[Any]
 
-NEAR = 1 << 22  # bytes of a factor that cache can hold: beyond, the lines of the next row are fetched in advance
+NEAR = 1 << 22  # bytes of a factor that cache can hold: beyond, lines are fetched in advance
+AHEAD = 64  # so many entries before they are needed
 
 
 @jit
@@ -99,21 +103,24 @@ def _longest(indptr: Array) -> int:
     return longest
 
 
-def padded(X: Array, width: int = 1) -> Array:
-    """A factor as the row pass takes it: zeros added, up to a whole number of pieces that has room for ``width``."""
-    step = BYTES // X.itemsize
+def padded(X: Array, width: int = 1, n: int = 0) -> Array:
+    """X with zeros added: at least n lines, of a whole number of pieces that has room for ``width``.
+
+    Lines begin where cache lines do: each piece is then fetched as one.
+    """
+    step, n = BYTES // X.itemsize, max(len(X), n)
     width = -(-max(X.shape[1], width) // step) * step
-    room = np.zeros(len(X) * width + step, X.dtype)
-    begin = -room.ctypes.data % BYTES // X.itemsize  # lines that begin with a cache line are fetched as one
-    wide = room[begin : begin + len(X) * width].reshape(len(X), width)
-    wide[:, : X.shape[1]] = X
+    room = np.zeros(n * width + step, X.dtype)
+    begin = -room.ctypes.data % BYTES // X.itemsize
+    wide = room[begin : begin + n * width].reshape(n, width)
+    wide[: len(X), : X.shape[1]] = X
     return wide
 
 
 @jit
 def gram(B: Array, m: int, rank: int, A: Array) -> None:
     """A = BᵀB: tiles below the diagonal and on it, then their mirror images."""
-    step = BYTES // B.itemsize
+    step = lanes(B)
     for p in range(0, B.shape[1], step):
         for q in range(0, p + 1, step):
             if rank - p <= 4:
@@ -181,55 +188,91 @@ def column_sums(
     return sums, products
 
 
+class Lines(NamedTuple):
+    """What a row pass looks up of a column, laid out so that it lies together.
+
+    A line of ``factor`` holds x_j and zeros up to a whole number of pieces. The center of a column is the sum of two
+    numbers, for in single precision one would not tell it closely enough: they stand in the column's line of ``center``
+    from ``at`` on. That is the factor itself where a line has room for them.
+    """
+
+    factor: Array
+    rank: int
+    center: Array
+    at: int
+
+
+def lines(X: Array, center: Array, dtype: Any, effect: float = 0.0) -> Lines:
+    """The columns of a factor, after one that is ``effect`` throughout if it is not zero, and of a center."""
+    rank = X.shape[1] + int(effect != 0)
+    factor = padded(np.empty((len(X), 0), dtype), rank)
+    room = factor.shape[1] - rank >= 2
+    made = Lines(factor, rank, factor if room else np.empty((len(X), 2), dtype), rank if room else 0)
+    _fill(X, center, effect, *made)
+    return made
+
+
 @jit
+def _fill(X: Array, middle: Array, effect: float, factor: Array, rank: int, center: Array, at: int) -> None:
+    first = rank - X.shape[1]
+    for j in range(X.shape[0]):
+        for c in range(first):
+            factor[j, c] = effect
+        for c in range(X.shape[1]):
+            factor[j, first + c] = X[j, c]
+        center[j, at] = middle[j]
+        center[j, at + 1] = middle[j] - center[j, at]
+
+
 def row_pass(
+    indptr: Array, columns: Array, values: Array, weights: Array, scale: float, about: Lines
+) -> tuple[float, Array]:
+    """Memory comes from numpy, which asks for large pages: lines far apart are found sooner in them."""
+    width, longest = about.factor.shape[1], int(np.max(np.diff(indptr), initial=0))
+    gradient, B, A = (padded(about.factor[:0, :0], width, n) for n in (len(about.factor), longest + 4, width))
+    loss = _row_pass(indptr, columns, values, weights, scale, *about, gradient, B, A)
+    return loss, gradient[:, : about.rank]
+
+
+@jit
+def _row_pass(
     indptr: Array,
     columns: Array,
     values: Array,
     weights: Array,
-    center: Array,
     scale: float,
     X: Array,
     rank: int,
-) -> tuple[float, Array]:
+    center: Array,
+    at: int,
+    gradient: Array,
+    B: Array,
+    A: Array,
+) -> float:
     """Long rows go through A (r × r), those much shorter than the rank through G = BBᵀ.
 
     ‖A‖² = ‖G‖², ‖b‖² = vᵀGv, and the gradient of the row's block is 2w (G − vvᵀ) B.
     """
-    width, step = X.shape[1], BYTES // X.itemsize
+    width, step = X.shape[1], lanes(X)
     even = rank + rank % 2
-    gradient, far = np.zeros_like(X), X.size * X.itemsize > NEAR
-    longest = _longest(indptr) + 4  # products are made four at a time
-    B, P = np.zeros((longest, width), X.dtype), np.zeros((longest, width), X.dtype)
-    A, b = np.zeros((width, width), X.dtype), np.zeros(width, X.dtype)
     short = max(3, 2 * rank // 3 if width > step else 0)
-    E, none = np.zeros((short + 4, short + 4), X.dtype), np.zeros(width, X.dtype)
-    v, unit = np.empty(longest, X.dtype), 1.0 / scale
+    E, none, b = np.zeros((short + 4, short + 4), X.dtype), np.zeros(width, X.dtype), np.zeros(width, X.dtype)
+    v, unit = np.empty(len(B), X.dtype), 1.0 / scale
+    last = len(columns) - AHEAD - 4 if X.size * X.itemsize > NEAR else -1
     loss = 0.0
     for u in range(len(indptr) - 1):
         start, m, w = indptr[u], indptr[u + 1] - indptr[u], X.dtype.type(weights[u])
         if m == 0 or w == 0:
             continue
-        for k in range(m):
-            j = columns[start + k]
-            prefetch(gradient, j)
-            v[k] = unit * (values[start + k] - center[j])
-            for c in range(0, width, step):
-                gather(X, j, c, B, k)
-        if far and u + 2 < len(indptr):
-            for entry in range(indptr[u + 1], indptr[u + 2]):
-                prefetch(X, columns[entry])
+        for c in range(0, width, step):
+            gather(X, columns, start, m, c, rank - c, B)
+        centred(values, center, at, columns, start, m, unit, v)
         if m > short:
             for c in range(0, width, step):
                 weighted_sum(v, m, B, c, b)
             gram(B, m, rank, A)
             row_loss = sum_of_squares(A, rank) - 2.0 * sum_of_squares(b, 1)
-            for k in range(0, m, 4):
-                for c in range(0, width, step):
-                    products(B, k, A, even, c, P)
-            for k in range(m):
-                for c in range(0, width, step):
-                    scatter(gradient, columns[start + k], c, 2 * w, P, k, 2 * w * v[k], b)
+            _scatter(B, m, A, even, gradient, columns, start, 2 * w, v, b, X, last)
         else:
             row_loss = 0.0
             for k in range(m):
@@ -240,14 +283,44 @@ def row_pass(
                     E[h, k] = product - vv
             if m % 2:
                 E[:, m] = 0
-            for k in range(0, m, 4):
-                for c in range(0, width, step):
-                    products(E, k, B, m + m % 2, c, P)
-            for k in range(m):
-                for c in range(0, width, step):
-                    scatter(gradient, columns[start + k], c, 2 * w, P, k, X.dtype.type(0), none)
+            _scatter(E, m, B, m + m % 2, gradient, columns, start, 2 * w, v, none, X, last)
         loss += 0.5 * weights[u] * row_loss
-    return loss, gradient[:, :rank]
+    return loss
+
+
+@jit
+def _scatter(
+    B: Array,
+    m: int,
+    A: Array,
+    r: int,
+    gradient: Array,
+    columns: Array,
+    start: int,
+    w: float,
+    v: Array,
+    b: Array,
+    X: Array,
+    last: int,
+) -> None:
+    """Add w (BA − vbᵀ) to a row's lines of the gradient; up to entry ``last``, begin to fetch what comes after."""
+    step, fours, twos = lanes(B), m & ~3, m & ~1
+    for c in range(0, gradient.shape[1], step):
+        for k in range(0, fours, 4):
+            if start + k <= last:
+                prefetch(X, columns, start + k + AHEAD, 4, c)
+                prefetch(gradient, columns, start + k + AHEAD, 4, c)
+            scattered_products_4(B, k, A, r, c, gradient, columns, start, w, v, b)
+        for k in range(fours, twos, 2):
+            if start + k <= last:
+                prefetch(X, columns, start + k + AHEAD, 2, c)
+                prefetch(gradient, columns, start + k + AHEAD, 2, c)
+            scattered_products_2(B, k, A, r, c, gradient, columns, start, w, v, b)
+        for k in range(twos, m):
+            if start + k <= last:
+                prefetch(X, columns, start + k + AHEAD, 1, c)
+                prefetch(gradient, columns, start + k + AHEAD, 1, c)
+            scattered_products_1(B, k, A, r, c, gradient, columns, start, w, v, b)
 
 
 @jit

@@ -343,9 +343,9 @@ def leave_one_out(
                 for c in range(a + 1):
                     S[a, c] = half[_at(a, c)]
                     S[c, a] = half[_at(a, c)]
-            for e in range(m):
+            if m > 0:
                 for c in range(0, width, step):
-                    gather(loadings, columns[start + e], c, B, e)
+                    gather(loadings, columns, start, m, c, k - c, B)
             for e in range(0, m, 4):
                 for c in range(0, width, step):
                     products(B, e, S, k + k % 2, c, P)

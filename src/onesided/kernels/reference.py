@@ -187,21 +187,12 @@ def column_sums(
 
 
 def row_pass(
-    indptr: Array,
-    columns: Array,
-    values: Array,
-    weights: Array,
-    center: Array,
-    scale: float,
-    X: Array,
-    rank: int,
+    indptr: Array, columns: Array, values: Array, weights: Array, scale: float, X: Array, center: Array
 ) -> tuple[float, Array]:
     """½ Σ_u w (‖A‖² − 2‖b‖²) and its gradient, for x_j: 2 Σ_u w (A x_j − v_j b), of values (v − c_j) / scale.
 
-    This is ½ Σ_ij N_ij (x_iᵀx_j − T̂_ij)² over all pairs of columns, diagonal included, up to a constant. Columns of X
-    beyond the rank are zero.
+    This is ½ Σ_ij N_ij (x_iᵀx_j − T̂_ij)² over all pairs of columns, diagonal included, up to a constant.
     """
-    X = X[:, :rank]
     loss, gradient = 0.0, np.zeros(X.shape)
     for u, row in _rows(indptr):
         B, v = X[columns[row]].astype(np.float64), (values[row] - center[columns[row]]) / scale

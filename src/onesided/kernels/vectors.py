@@ -63,10 +63,7 @@ class _Array:
 
     def filled(self, number: ir.Value) -> ir.Value:
         """A number in every lane."""
-        empty, first = ir.Constant(self.piece, ir.Undefined), ir.Constant(ir.IntType(32), 0)
-        one = self.builder.insert_element(empty, number, first)
-        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
-        return self.builder.shuffle_vector(one, empty, everywhere)
+        return _filled(self.builder, number, self.lanes)
 
     def total(self, piece: ir.Value) -> ir.Value:
         """The sum over lanes."""
@@ -76,10 +73,21 @@ class _Array:
         return self.builder.call(add, [ir.Constant(self.number, 0.0), piece], fastmath=("reassoc",))
 
 
+def _filled(builder: ir.IRBuilder, number: ir.Value, lanes: int) -> ir.Value:
+    """A number in every lane."""
+    empty, first = ir.Constant(ir.VectorType(number.type, lanes), ir.Undefined), ir.Constant(ir.IntType(32), 0)
+    one = builder.insert_element(empty, number, first)
+    return builder.shuffle_vector(one, empty, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
+
+
 def _index(builder: ir.IRBuilder, array: _Array, at: ir.Value) -> ir.Value:
     """A whole number of an array, as wide as positions are."""
     number = builder.load(builder.gep(array.data, [at]))
     return number if number.type == INDEX else builder.sext(number, INDEX)
+
+
+def _double(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
+    return number if number.type == ir.DoubleType() else builder.fpext(number, ir.DoubleType())
 
 
 def _multiply_add(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
@@ -124,31 +132,73 @@ def _arrays(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any)
 
 
 @intrinsic
-def gather(_: Any, X: Any, j: Any, c: Any, B: Any, k: Any) -> Any:
-    """B[k, c:] = X[j, c:], one piece."""
+def lanes(_: Any, X: Any) -> Any:
+    """How many numbers of an array a piece holds: a constant, so that loops over pieces need no division."""
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        X, j, c, B, k = _arrays(context, builder, signature, arguments)
-        B.store(X.load(j, c), k, c)
-        return context.get_dummy_value()
+        return _constant(_arrays(context, builder, signature, arguments)[0].lanes)
 
-    return types.void(X, types.intp, types.intp, B, types.intp), code
+    return types.intp(X), code
 
 
 @intrinsic
-def prefetch(_: Any, X: Any, j: Any) -> Any:
-    """Begin to fetch X[j], which will be needed soon."""
+def gather(_: Any, X: Any, columns: Any, start: Any, m: Any, c: Any, kept: Any, B: Any) -> Any:
+    """B[k, c:c + kept] = X[columns[start + k], c:c + kept] for m lines, and zero in the rest of the piece."""
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        X, j = _arrays(context, builder, signature, arguments)
+        X, columns, start, m, c, kept, B = _arrays(context, builder, signature, arguments)
+        places = ir.Constant(ir.VectorType(INDEX, X.lanes), list(range(X.lanes)))
+        inside = builder.icmp_signed("<", places, _filled(builder, kept, X.lanes))
+        loop = _Loop(builder, [])
+        j = _index(builder, columns, builder.add(start, loop.counter))
+        B.store(builder.select(inside, X.load(j, c), X.zero), loop.counter, c)
+        loop.end([], 1, m)
+        return context.get_dummy_value()
+
+    return types.void(X, columns, *[types.intp] * 4, B), code
+
+
+@intrinsic
+def centred(_: Any, values: Any, center: Any, at: Any, columns: Any, start: Any, m: Any, unit: Any, v: Any) -> Any:
+    """v[k] = unit (values[start + k] − center[j, at] − center[j, at + 1]), j = columns[start + k], for m entries."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        values, center, at, columns, start, m, unit, v = _arrays(context, builder, signature, arguments)
+        loop = _Loop(builder, [])
+        entry = builder.add(start, loop.counter)
+        j = _index(builder, columns, entry)
+        places = (
+            values._address(None, entry),
+            center._address(j, at),
+            center._address(j, builder.add(at, _constant(1))),
+        )
+        value, high, low = (_double(builder, builder.load(place)) for place in places)
+        value = builder.fmul(unit, builder.fsub(builder.fsub(value, high), low))
+        value = value if v.size == 8 else builder.fptrunc(value, v.number)
+        builder.store(value, v._address(None, loop.counter))
+        loop.end([], 1, m)
+        return context.get_dummy_value()
+
+    return types.void(values, center, types.intp, columns, types.intp, types.intp, types.float64, v), code
+
+
+@intrinsic
+def prefetch(_: Any, X: Any, columns: Any, start: Any, m: Any, c: Any) -> Any:
+    """Begin to fetch X[columns[start + k], c:] for m lines, which will be needed soon."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        X, columns, start, m, c = _arrays(context, builder, signature, arguments)
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        address = builder.bitcast(X._address(j, _constant(0)), byte)
+        loop = _Loop(builder, [])
+        j = _index(builder, columns, builder.add(start, loop.counter))
+        address = builder.bitcast(X._address(j, c), byte)
         builder.call(fetch, [address, *(ir.Constant(number, one) for one in (0, 3, 1))])  # to read, to stay, data
+        loop.end([], 1, m)
         return context.get_dummy_value()
 
-    return types.void(X, types.intp), code
+    return types.void(X, columns, types.intp, types.intp, types.intp), code
 
 
 @intrinsic
@@ -164,19 +214,6 @@ def weighted_sum(_: Any, v: Any, m: Any, B: Any, c: Any, b: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(v, types.intp, B, types.intp, b), code
-
-
-@intrinsic
-def scatter(_: Any, G: Any, j: Any, c: Any, w: Any, P: Any, k: Any, wv: Any, b: Any) -> Any:
-    """G[j, c:] += w P[k, c:] − wv b[c:], one piece of each."""
-
-    def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        G, j, c, w, P, k, wv, b = _arrays(context, builder, signature, arguments)
-        g = _multiply_add(builder, G.filled(w), P.load(k, c), G.load(j, c))
-        G.store(_multiply_add(builder, G.filled(builder.fneg(wv)), b.load(None, c), g), j, c)
-        return context.get_dummy_value()
-
-    return types.void(G, types.intp, types.intp, G.dtype, P, types.intp, G.dtype, b), code
 
 
 def _gram(most: int) -> Any:
@@ -206,6 +243,24 @@ def _gram(most: int) -> Any:
 gram_4, gram_8, gram_12, gram_16 = (_gram(most) for most in (4, 8, 12, 16))
 
 
+def _products(
+    builder: ir.IRBuilder, B: _Array, lines: list[ir.Value], A: _Array, r: ir.Value, q: ir.Value
+) -> list[Any]:
+    """B[line, :r] A[:r, q:] for each line, one piece wide; r is even."""
+    n = len(lines)
+    loop = _Loop(builder, [B.zero] * (2 * n))  # two sums for each line: one would wait for itself
+    sums = []
+    for half in range(2):
+        a = builder.add(loop.counter, _constant(half))
+        x = A.load(a, q)
+        sums += [
+            _multiply_add(builder, B.spread(line, a), x, one)
+            for line, one in zip(lines, loop.carried[n * half :], strict=False)
+        ]
+    loop.end(sums, 2, r)
+    return [builder.fadd(one, other) for one, other in zip(sums[:n], sums[n:], strict=True)]
+
+
 @intrinsic
 def products(_: Any, B: Any, k: Any, A: Any, r: Any, q: Any, P: Any) -> Any:
     """P[k:k + 4, q:] = B[k:k + 4, :r] A[:r, q:], one piece wide; r is even."""
@@ -213,21 +268,38 @@ def products(_: Any, B: Any, k: Any, A: Any, r: Any, q: Any, P: Any) -> Any:
     def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         B, k, A, r, q, P = _arrays(context, builder, signature, arguments)
         lines = [builder.add(k, _constant(i)) for i in range(4)]
-        loop = _Loop(builder, [B.zero] * 8)  # two sums for each line: one would wait for itself
-        sums = []
-        for half in range(2):
-            a = builder.add(loop.counter, _constant(half))
-            x = A.load(a, q)
-            sums += [
-                _multiply_add(builder, B.spread(line, a), x, one)
-                for line, one in zip(lines, loop.carried[4 * half :], strict=False)
-            ]
-        loop.end(sums, 2, r)
-        for i, line in enumerate(lines):
-            P.store(builder.fadd(sums[i], sums[4 + i]), line, q)
+        for line, product in zip(lines, _products(builder, B, lines, A, r, q), strict=True):
+            P.store(product, line, q)
         return context.get_dummy_value()
 
     return types.void(B, types.intp, A, types.intp, types.intp, P), code
+
+
+def _scattered_products(n: int) -> Any:
+    """G[j, q:] += w (B[k, :r] A[:r, q:] − v[k] b[q:]) for so many lines from k, j = columns[start + k]; r is even."""
+
+    @intrinsic
+    def scattered_products(
+        _: Any, B: Any, k: Any, A: Any, r: Any, q: Any, G: Any, columns: Any, start: Any, w: Any, v: Any, b: Any
+    ) -> Any:
+        def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+            B, k, A, r, q, G, columns, start, w, v, b = _arrays(context, builder, signature, arguments)
+            lines = [builder.add(k, _constant(i)) for i in range(n)]
+            sums = _products(builder, B, lines, A, r, q)
+            w, b = _filled(builder, w, G.lanes), builder.fneg(b.load(None, q))
+            for line, product in zip(lines, sums, strict=True):
+                j = _index(builder, columns, builder.add(start, line))
+                change = _multiply_add(builder, v.spread(None, line), b, product)
+                G.store(_multiply_add(builder, w, change, G.load(j, q)), j, q)
+            return context.get_dummy_value()
+
+        kinds = (B, types.intp, A, types.intp, types.intp, G, columns, types.intp, G.dtype, v, b)
+        return types.void(*kinds), code
+
+    return scattered_products
+
+
+scattered_products_4, scattered_products_2, scattered_products_1 = (_scattered_products(n) for n in (4, 2, 1))
 
 
 @intrinsic

@@ -93,15 +93,11 @@ class RowObjective:
         """L(X) and its gradient, in one pass over the rows."""
         if X.shape[1] == 0:  # rank zero: nothing to fit
             return 0.0, np.zeros(X.shape)
-        effect = int(self.row_variance > 0)
-        factor, rank = cpu.padded(np.empty((len(X), 0), self._dtype), effect + X.shape[1]), effect + X.shape[1]
-        factor[:, :effect], factor[:, effect:rank] = np.sqrt(self.row_variance), X
+        about = cpu.lines(X, self._center, self._dtype, np.sqrt(self.row_variance))
         loss, gradient = self.engine.sum(
-            lambda rows: cpu.row_pass(
-                rows.indptr, rows.columns, rows.values, rows.weights, self._center, self.scale, factor, rank
-            )
+            lambda rows: cpu.row_pass(rows.indptr, rows.columns, rows.values, rows.weights, self.scale, about)
         )
-        gradient = gradient[:, effect:]
+        gradient = gradient[:, about.rank - X.shape[1] :]
         free = (self.counts, self.squares) if self.diagonal == "free" else (np.zeros(len(X)), np.zeros(len(X)))
         loss += cpu.own_terms(X, *free, self.row_variance, self.ridge, gradient)
         return loss - self._origin, gradient
@@ -188,9 +184,9 @@ def mean_squared_pair_error(panel: Panel, factor: Array) -> float:
     own, X = tally(panel, scale=scale, weights=weights), np.asarray(factor / scale, dtype=np.float64)
     explained = 0.0
     if X.shape[1]:
-        known = (np.zeros(panel.n_columns), scale, cpu.padded(X), X.shape[1])
+        about = cpu.lines(X, np.zeros(panel.n_columns), np.float64)
         explained = LocalEngine(panel, weights).sum(
-            lambda rows: cpu.row_pass(rows.indptr, rows.columns, rows.values, rows.weights, *known)
+            lambda rows: cpu.row_pass(rows.indptr, rows.columns, rows.values, rows.weights, scale, about)
         )[0]
     norms = np.sum(X**2, axis=1)
     explained -= float(own.counts @ norms**2 / 2 - own.squares @ norms)

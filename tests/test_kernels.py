@@ -343,6 +343,19 @@ def test_row_posterior_in_single_precision(panel, r, uncertain, standard):
     np.testing.assert_allclose(actual[:, : expected.shape[1]], expected, rtol=3e-4, atol=3e-3)
 
 
+@pytest.mark.parametrize("r", [*RANKS, 19])
+def test_row_posterior_in_steps(panel, dtype, r):
+    arguments = posterior_arguments(panel, dtype, r)
+    starts, stops, columns, information = *arguments[:3], arguments[8]
+    at_once, in_steps = halves(len(starts), r, dtype), halves(len(starts), r, dtype)
+    posterior.row_posterior(*arguments, at_once)
+    for c in range(0, information.shape[1], posterior.GROUP // information.itemsize):
+        for part in (slice(0, 1), slice(1, None)):
+            posterior.add_information(starts[part], stops[part], columns, information, c, in_steps[part])
+    posterior.solve_rows(*arguments, in_steps)
+    np.testing.assert_array_equal(in_steps, at_once)
+
+
 @pytest.mark.parametrize("r", [0, *RANKS])
 def test_posterior_sums(panel, dtype, r):
     arguments = posterior_arguments(panel, dtype, r)
@@ -353,7 +366,7 @@ def test_posterior_sums(panel, dtype, r):
     posterior.row_posterior(*arguments, moments)
     total = posterior.row_moments(moments, weights, r, means)
     met, begins, rows, e = posterior.entries_by_column(*arguments[:6])
-    second, first, squares = np.zeros((d, moments.shape[1])), np.zeros((d, means.shape[1])), np.zeros(d)
+    second, first, squares = np.zeros((d, moments.shape[1]), dtype), np.zeros((d, means.shape[1])), np.zeros(d)
     for low, high in ((0, len(met) // 2), (len(met) // 2, len(met))):
         part = (met[low:high], begins[low : high + 1])
         posterior.column_sums(*part, rows, e, moments, means, second, first, squares)

@@ -171,11 +171,16 @@ class _Rows:
     def _tell(self, run: Run, rows: slice, parts: list[slice], known: tuple[Any, ...], sums: _Sums) -> None:
         """Solve some rows, part by part, and add what they tell to the sums."""
         starts, stops, weights, k = self.starts[rows], self.stops[rows], self.weights[rows], known[-1]
-        moments, means = (np.zeros((len(starts), one.shape[1]), self.values.dtype) for one in (sums.second, sums.first))
-        entries = (self.columns, self.values)
+        entries, information = (self.columns, self.values), known[4]
+        moments, means = (
+            cpu.padded(information[:0, :0], one.shape[1], len(starts)) for one in (sums.second, sums.first)
+        )
+        for c in range(0, information.shape[1], posterior.GROUP // information.itemsize):
+            add = partial(posterior.add_information, columns=self.columns, information=information, c=c)
+            run([partial(add, starts=starts[at], stops=stops[at], halves=moments[at]) for at in parts])
 
         def solve(at: slice) -> Any:
-            posterior.row_posterior(starts[at], stops[at], *entries, *known, moments[at])
+            posterior.solve_rows(starts[at], stops[at], *entries, *known, moments[at])
             return posterior.row_moments(moments[at], weights[at], k, means[at])
 
         by_column = partial(posterior.entries_by_column, starts, stops, *entries, *known[:2])
@@ -195,7 +200,7 @@ class _Rows:
 class _Sums:
     """What a pass adds up; lines are wider than they need be, as the kernels have them."""
 
-    second: Array  # Σ w E[z̃ z̃ᵀ] of each column, lower halves
+    second: Array  # Σ w E[z̃ z̃ᵀ] of each column, lower halves, in the precision of the panel
     first: Array  # Σ w e E[z̃]
     squares: Array  # Σ w e²
     total: Array  # Σ w E[z̃ z̃ᵀ] over all rows
@@ -203,9 +208,10 @@ class _Sums:
     @classmethod
     def none(cls, known: tuple[Any, ...]) -> _Sums:
         center, information, k = known[1], known[4], known[-1]
-        wide = cpu.padded(np.empty((0, 0), information.dtype), k + 1).shape[1]
+        wide = cpu.padded(information[:0, :0], k + 1).shape[1]
+        second = cpu.padded(information[:, :0], information.shape[1])
         d = len(center)
-        return cls(np.zeros(information.shape), np.zeros((d, wide)), np.zeros(d), np.zeros((k + 1) * (k + 2) // 2))
+        return cls(second, np.zeros((d, wide)), np.zeros(d), np.zeros((k + 1) * (k + 2) // 2))
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ from onesided.kernels.vectors import (
     eliminate,
     gather,
     inner,
+    lanes,
     products,
     sum_of_lines_1,
     sum_of_lines_2,
@@ -31,16 +32,17 @@ from onesided.kernels.vectors import (
 
 Array = npt.NDArray[Any]
 
+GROUP = 8 * BYTES  # of the lines that are summed at a time
 ROOM = 1 << 20  # numbers in the posteriors that are held at a time: few enough to stay in cache
 
 
 @jit
-def _sum_of_lines(lines: Array, starts: Array, stops: Array, table: Array, out: Array, places: Array) -> None:
-    """out[places[k]] += Σ table[lines[e]] over e from starts[k] to stops[k], some pieces of all k at a time."""
-    step = BYTES // table.itemsize
-    c, left = 0, table.shape[1] // step
-    while left > 0:
-        pieces = 8 if left >= 8 else 4 if left >= 4 else 2 if left >= 2 else 1
+def _sum_of_lines(lines: Array, starts: Array, stops: Array, table: Array, c: int, out: Array, places: Array) -> None:
+    """out[places[k], c:] += Σ table[lines[e], c:] over e from starts[k] to stops[k], up to eight pieces wide."""
+    step = lanes(table)
+    end = min(c + 8 * step, table.shape[1])
+    while c < end:
+        pieces = 8 if end - c == 8 * step else 4 if end - c >= 4 * step else 2 if end - c >= 2 * step else 1
         for k in range(len(starts)):
             start, stop, place = starts[k], stops[k], places[k]
             if start == stop:
@@ -53,7 +55,6 @@ def _sum_of_lines(lines: Array, starts: Array, stops: Array, table: Array, out: 
                 sum_of_lines_2(lines, start, stop, table, c, out, place)
             else:
                 sum_of_lines_1(lines, start, stop, table, c, out, place)
-        left -= pieces
         c += pieces * step
 
 
@@ -102,11 +103,11 @@ def _solve(R: Array, k: int, floor: float) -> None:
 @jit
 def _solve_all(halves: Array, k: int, floor: float) -> None:
     """Halves of (P, −h) become those of (P⁻¹, z), with 1 at the top, in groups of as many as there are lanes."""
-    half, lanes = (k + 1) * (k + 2) // 2, BYTES // halves.itemsize
-    R = np.zeros((half + k * k + 2 * k + 3, lanes), halves.dtype)
-    for first in range(0, len(halves), lanes):
-        used = min(lanes, len(halves) - first)
-        for lane in range(lanes):
+    half, step = (k + 1) * (k + 2) // 2, lanes(halves)
+    R = np.zeros((half + k * k + 2 * k + 3, step), halves.dtype)
+    for first in range(0, len(halves), step):
+        used = min(step, len(halves) - first)
+        for lane in range(step):
             for t in range(half):
                 R[t, lane] = halves[first + min(lane, used - 1), t]
         _solve(R, k, floor)
@@ -114,6 +115,15 @@ def _solve_all(halves: Array, k: int, floor: float) -> None:
             halves[first + lane, 0] = 1.0
             for t in range(1, half):
                 halves[first + lane, t] = R[t, lane]
+
+
+@jit
+def add_information(starts: Array, stops: Array, columns: Array, information: Array, c: int, halves: Array) -> None:
+    """What the columns of a row's entries tell, added to its half from number c on, ``GROUP`` bytes wide.
+
+    To be called for one such group after the other: lines that many rows share then stay in cache.
+    """
+    _sum_of_lines(columns, starts, stops, information, c, halves, np.arange(len(starts)))
 
 
 @jit
@@ -133,7 +143,31 @@ def row_posterior(
     halves: Array,
 ) -> None:
     """Into ``halves``, which are zero."""
-    half, step, width = (k + 1) * (k + 2) // 2, BYTES // loadings.itemsize, loadings.shape[1]
+    if len(information) > 0:
+        for c in range(0, information.shape[1], GROUP // information.itemsize):
+            add_information(starts, stops, columns, information, c, halves)
+    known = (unit, center, loadings, precision, information, prior, floor, k)
+    solve_rows(starts, stops, columns, values, *known, halves)
+
+
+@jit
+def solve_rows(
+    starts: Array,
+    stops: Array,
+    columns: Array,
+    values: Array,
+    unit: float,
+    center: Array,
+    loadings: Array,
+    precision: Array,
+    information: Array,
+    prior: Array,
+    floor: float,
+    k: int,
+    halves: Array,
+) -> None:
+    """The rest of :func:`row_posterior`: ``halves`` hold the information of the columns, unless that is certain."""
+    half, step, width = (k + 1) * (k + 2) // 2, lanes(loadings), loadings.shape[1]
     longest = 1
     for u in range(len(starts)):
         longest = max(longest, stops[u] - starts[u])
@@ -141,8 +175,6 @@ def row_posterior(
     certain = len(information) == 0
     B = np.zeros((longest if certain else 1, width), loadings.dtype)
     A = np.zeros((width, width), loadings.dtype)
-    if not certain:
-        _sum_of_lines(columns, starts, stops, information, halves, np.arange(len(starts)))
     for u in range(len(starts)):
         start, m = starts[u], stops[u] - starts[u]
         if m > 0:
@@ -240,8 +272,9 @@ def column_sums(
     squares: Array,
 ) -> None:
     """Adds to the columns met what rows tell about them (:func:`onesided.kernels.reference.posterior_sums`)."""
-    step = BYTES // means.itemsize
-    _sum_of_lines(rows, begins[:-1], begins[1:], moments, second, met)
+    step = lanes(means)
+    for c in range(0, moments.shape[1], GROUP // moments.itemsize):
+        _sum_of_lines(rows, begins[:-1], begins[1:], moments, c, second, met)
     for t in range(len(met)):
         for c in range(0, means.shape[1], step):
             weighted_sum_of_lines(e, rows, begins[t], begins[t + 1], means, c, first, met[t])
@@ -322,7 +355,7 @@ def leave_one_out(
     k: int,
 ) -> Array:
     scores = np.zeros((len(starts), 5))
-    width, step, longest = loadings.shape[1], BYTES // loadings.itemsize, 4
+    width, step, longest = loadings.shape[1], lanes(loadings), 4
     for u in range(len(starts)):
         longest = max(longest, stops[u] - starts[u] + 4)  # products are made four at a time
     B, P = np.zeros((longest, width), loadings.dtype), np.zeros((longest, width), loadings.dtype)

@@ -13,6 +13,7 @@ import platform
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter, sleep
 
@@ -26,7 +27,7 @@ from onesided.refinement import _Columns, _Rows
 from onesided.row_space import complete, moment_objective
 
 RANK = 10
-TURNS = 5
+TURNS = 7
 
 
 def anonymous_memory() -> float:
@@ -54,33 +55,35 @@ class Peak:
             sleep(0.02)
 
 
-def passes(panel: Panel) -> tuple[float, float]:
-    """Median seconds of a moment pass and of a variational one."""
-    mean, objective = moment_objective(panel, center="both", diagonal="free", weight_exponent=-0.5, ridge=1.0)
-    X = 0.1 * np.random.default_rng(0).normal(size=(panel.n_columns, RANK))
-    start = complete(panel, rank=RANK, center="both", tol=1.0, max_passes=1)
-    refined = panel.n_columns <= 100_000
-    if refined:
-        rows = _Rows(panel, mean)
-        columns = _Columns.start(start, rows, "both")
-    seconds = np.zeros((TURNS + 1, 2))
-    for turn in range(TURNS + 1):
+def seconds(one_pass: Callable[[], object]) -> float:
+    """The median of passes in a row, as a fit makes them; the first is not counted."""
+    taken = []
+    for _ in range(TURNS + 1):
         began = perf_counter()
-        objective.value_and_gradient(X)
-        middle = perf_counter()
-        if refined:
-            columns.updated(rows.sums(columns), rows)
-        seconds[turn] = middle - began, perf_counter() - middle
-    moment, variational = np.median(seconds[1:], axis=0)
-    return float(moment), float(variational) if refined else np.nan
+        one_pass()
+        taken.append(perf_counter() - began)
+    return float(np.median(taken[1:]))
+
+
+def moment_pass(panel: Panel) -> float:
+    _, objective = moment_objective(panel, center="both", diagonal="free", weight_exponent=-0.5, ridge=1.0)
+    X = 0.1 * np.random.default_rng(0).normal(size=(panel.n_columns, RANK))
+    return seconds(lambda: objective.value_and_gradient(X))
+
+
+def variational_pass(panel: Panel) -> float:
+    start = complete(panel, rank=RANK, center="both", tol=1.0, max_passes=1)
+    rows = _Rows(panel, start.mean)
+    columns = _Columns.start(start, rows, "both")
+    return seconds(lambda: columns.updated(rows.sums(columns), rows))
 
 
 def by_entries(folder: Path) -> None:
     print("| entries | moment pass, s | variational pass, s | ns per entry |\n| --- | --- | --- | --- |")
     found = []
     for n in (10_000, 100_000, 1_000_000):
-        panel = skewed_panel(n, 20_000, 100, folder, equal_rows=True)
-        moment, variational = passes(panel)
+        panel = skewed_panel(n, 5_000, 100, folder, equal_rows=True)
+        moment, variational = moment_pass(panel), variational_pass(panel)
         found.append((panel.n_entries, moment, variational))
         times = f"{moment:.3f} | {variational:.3f}"
         each = f"{1e9 * moment / panel.n_entries:.1f}, {1e9 * variational / panel.n_entries:.1f}"
@@ -96,7 +99,7 @@ def by_columns(folder: Path) -> None:
     first = 0.0
     for d in (10_000, 100_000, 1_000_000):
         panel = skewed_panel(200_000, d, 100, folder)
-        each = passes(panel)[0] / panel.n_entries
+        each = moment_pass(panel) / panel.n_entries
         first = first or each
         print(
             f"| {d:,} | {panel.n_entries:,} | {each * panel.n_entries:.2f} | {1e9 * each:.1f} | {each / first:.2f} |",

@@ -26,6 +26,7 @@ ROOMS = [
     "synthetic",
     "engines",
     "tallies",
+    "pair_size",
     "moments",
     "measurement",
     "objective",

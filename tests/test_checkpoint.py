@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onesided import OneSidedCompletion, Panel, synthetic
+from onesided import OneSidedCompletion, Panel, refinement, synthetic
 from onesided.checkpoint import Checkpoint
 from onesided.errors import InputError
 from onesided.solvers.lbfgs import lbfgs
@@ -70,6 +70,25 @@ def test_the_solver_goes_on_with_its_history(tmp_path, refine):
     np.testing.assert_array_equal(resumed.factor_, whole.factor_)
     assert left == passes - 5
     assert fit(tmp_path / "kept", **setting)[1] == 0  # all of it was done before
+
+
+def test_passes_for_the_noise_alone_are_kept_too(tmp_path, monkeypatch):
+    setting = {"rank": 0, "center": "both", "diagonal": "free", "refine": "variational", "blend": None}
+    whole, made = fit(None, **setting)[0], []
+    one_pass = refinement._Columns.with_own_noise
+
+    def stopped(columns, rows):
+        made.append(columns)
+        if len(made) == 3:
+            raise StoppedError
+        return one_pass(columns, rows)
+
+    monkeypatch.setattr(refinement._Columns, "with_own_noise", stopped)
+    with pytest.raises(StoppedError):
+        fit(tmp_path / "kept", **setting)
+    resumed, left = fit(tmp_path / "kept", **setting)
+    assert (left, len(made)) == (0, refinement.NOISE_PASSES + 1)  # the third twice
+    np.testing.assert_array_equal(resumed.noise_variance_, whole.noise_variance_)
 
 
 def test_killed_in_the_middle(tmp_path):

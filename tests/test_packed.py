@@ -378,26 +378,26 @@ KILLED = """
     from pathlib import Path
     from onesided import packed
     from onesided.packing import pack as packing
-    from onesided.packing import work
+    from onesided.packing import workshop
 
     def dies(*args, **kwargs):
         os.kill(os.getpid(), signal.SIGKILL)
 
     place, path, tables = sys.argv[1], sys.argv[2], sys.argv[3:]
-    note = packing.Work._write
+    note = packing.Workshop._write
     def noted(work):
         if place == f"before {list(work.finished)[-1]}":
             dies()  # it is there, but not noted
         note(work)
         if place == f"after {list(work.finished)[-1]}":
             dies()
-    packing.Work._write = noted
+    packing.Workshop._write = noted
     if place == "inside":
         packing.PackedWriter.finish = dies
     if place == "before the header":
         packed.os.replace = lambda *names: dies() if Path(names[1]) == Path(path, "panel.json") else os.rename(*names)
     if place == "in its place":
-        packing.Work.finish = dies
+        packing.Workshop.finish = dies
     if place == "before the end":
         work.shutil.rmtree = dies
     packing.pack(tables, path)

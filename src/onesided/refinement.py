@@ -98,19 +98,25 @@ def refine(
         if rows.unit == 0:  # no variation: there is nothing to estimate a variance from
             return start
         columns = _Columns.start(start, rows, center)
-        done, change = 0, np.inf
+        done, change, noise_passes = 0, np.inf, NOISE_PASSES if columns.alike else 0
         if (before := work.load("refine")) is not None:
-            done, change = before.pop("done"), before.pop("change")
+            done, change, noise_passes = (before.pop(name) for name in ("done", "change", "noise_passes"))
             columns = replace(columns, **before)
+
+        def save() -> None:
+            ahead = {"done": done, "change": change, "noise_passes": noise_passes}
+            work.save("refine", {name: getattr(columns, name) for name in MOVING} | ahead)
+
         while columns.free.any() and done < passes and not (done > 1 and change < TOLERANCE):
             last = columns.moving()
             columns = columns.updated(rows.sums(columns), rows)
             done, change = done + 1, _change(last, columns.moving())
-            work.save("refine", {name: getattr(columns, name) for name in MOVING} | {"done": done, "change": change})
+            save()
             if progress is not None:
                 progress(done, float(np.log(columns.noise).mean()))
-        for _ in range(NOISE_PASSES if columns.alike else 0):
-            columns = columns.with_own_noise(rows)
+        while noise_passes > 0:
+            columns, noise_passes = columns.with_own_noise(rows), noise_passes - 1
+            save()
         found = columns.row_space(start, rows.placed)
         return replace(found, refinement=Refinement(done, change if done else 0.0))
 
@@ -310,14 +316,14 @@ class _Columns:
         """The same columns with the noise that each has when each is weighed by its own."""
         sums = rows.sums(replace(self, alike=False))
         at = np.column_stack([np.zeros(len(self.center)), self.loadings])
-        moments, V = unpacked(sums.second[:, : self.spread.shape[1]]), unpacked(self.spread)
+        moments, V = (unpacked(half[:, : self.spread.shape[1]].astype(float)) for half in (sums.second, self.spread))
         residual = sums.squares - 2 * np.sum(at * sums.first[:, : at.shape[1]], axis=1)
         residual += np.einsum("ja,jab,jb->j", at, moments, at) + np.sum(V * moments, axis=(1, 2))
         noise = rows.noise(residual, max(float(residual.sum() / rows.counts.sum()), self.floor))
         noise = np.maximum(noise, self.floor)
         if self.free[0]:
             V[:, 0, 0] = 1 / (1 / self.prior_covariance[0, 0] + moments[:, 0, 0] / noise)
-        return replace(self, noise=noise, spread=packed(V))
+        return replace(self, noise=noise, spread=packed(V).astype(self.spread.dtype))
 
     def _with_priors(self, rows: _Rows, least: float = 1e-9) -> _Columns:
         """The mean and covariance of (c_j, x_j) over the columns seen; ``least``, a share of the variance, is added."""

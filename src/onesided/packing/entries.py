@@ -11,7 +11,7 @@ import numpy as np
 
 from onesided.compressed import LARGEST_VALUE, NonFinite
 from onesided.errors import InputError, counted, shown
-from onesided.packing.work import LINES, Finished, Work
+from onesided.packing.workshop import LINES, Finished, Workshop
 from onesided.storage import written_beside
 from onesided.tables import Progress, plain_integers, stream_table
 
@@ -34,7 +34,7 @@ class Read:
         return self.done.found
 
 
-def read_tables(work: Work, sources: list[Path], names: dict[str, str | None]) -> list[Read]:
+def read_tables(work: Workshop, sources: list[Path], names: dict[str, str | None]) -> list[Read]:
     read: list[Read] = []
     first_line = 0
     for k, source in enumerate(sources):

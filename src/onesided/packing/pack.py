@@ -27,7 +27,7 @@ from onesided.compressed import Duplicates, NonFinite, check_options, check_shap
 from onesided.errors import InputError, counted
 from onesided.packed import HEADER, PackedWriter, is_packed, publish, read_header
 from onesided.packing.entries import AXES, Read, check_values, place, read_tables, settled_kind, value_name
-from onesided.packing.work import Bar, Work, scanned
+from onesided.packing.workshop import Bar, Workshop, scanned
 from onesided.tables import Progress
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def pack(
     check_options(duplicates, non_finite)
     sources, path, note = list(map(Path, tables)), Path(path), note or (lambda sentence: None)
     _check_paths(sources, path)
-    with Work.opened(path, memory, progress or (lambda title: nullcontext(lambda done, total: None)), note) as work:
+    with Workshop.opened(path, memory, progress or (lambda title: nullcontext(lambda done, total: None)), note) as work:
         read = read_tables(work, sources, {"row": row, "column": column, "value": value})
         kinds = {axis: settled_kind(axis, read) for axis in AXES}
         check_values(read, kinds, non_finite)
@@ -116,7 +116,7 @@ def _as_kind(name: str, kind: str) -> str:
     return f"CAST({name} AS BIGINT)" if kind == "integers" else name
 
 
-def _sort_columns(work: Work, read: list[Read], kinds: dict[str, str]) -> int:
+def _sort_columns(work: Workshop, read: list[Read], kinds: dict[str, str]) -> int:
     def do(target: Path, report: Progress) -> dict[str, Any]:
         column_id = _as_kind("column_id", kinds["column"])
         distinct = f"SELECT DISTINCT {column_id} AS id FROM {scanned(*(one.entries for one in read))}"
@@ -129,7 +129,7 @@ def _sort_columns(work: Work, read: list[Read], kinds: dict[str, str]) -> int:
     return check_shape(1, found["columns"])[1]
 
 
-def _sort_entries(work: Work, read: list[Read], kinds: dict[str, str], by_line: bool) -> None:
+def _sort_entries(work: Workshop, read: list[Read], kinds: dict[str, str], by_line: bool) -> None:
     def do(target: Path, report: Progress) -> dict[str, Any]:
         row_id, column_id = (_as_kind(f"{axis}_id", kinds[axis]) for axis in AXES)
         work.copy(
@@ -145,7 +145,7 @@ def _sort_entries(work: Work, read: list[Read], kinds: dict[str, str], by_line: 
 
 
 def _write_panel(
-    work: Work, path: Path, read: list[Read], kinds: dict[str, str], n_columns: int, duplicates: Duplicates
+    work: Workshop, path: Path, read: list[Read], kinds: dict[str, str], n_columns: int, duplicates: Duplicates
 ) -> Packed:
     lines = sum(one.found["lines"] for one in read)
     dropped = sum(one.found["infinite"] + one.found["missing"] for one in read)
@@ -171,7 +171,7 @@ def _in_place(path: Path, folder: str) -> bool:
 
 
 def _compress_blocks(
-    work: Work,
+    work: Workshop,
     folder: Path,
     read: list[Read],
     kinds: dict[str, str],
@@ -253,7 +253,7 @@ def _first_repeated(rows: Array, columns: Array, finite: Array) -> tuple[int, in
     return int(rows[k]), int(columns[k])
 
 
-def _repeats(work: Work, read: list[Read], kinds: dict[str, str], count: int, example: tuple[Any, Any]) -> str:
+def _repeats(work: Workshop, read: list[Read], kinds: dict[str, str], count: int, example: tuple[Any, Any]) -> str:
     (first,), (second,) = work.sql(
         f"SELECT value FROM {scanned(*(one.entries for one in read))} "
         "WHERE row_id = ? AND column_id = ? AND isfinite(value) ORDER BY line LIMIT 2",

@@ -37,7 +37,7 @@ class Finished:
 
 
 @dataclass
-class Work:
+class Workshop:
     """The folder beside the panel, what was finished in it, and the connection that sorts (and locks it)."""
 
     folder: Path
@@ -49,7 +49,7 @@ class Work:
 
     @classmethod
     @contextmanager
-    def opened(cls, path: Path, memory: int, bar: Bar, note: Callable[[str], object]) -> Iterator[Work]:
+    def opened(cls, path: Path, memory: int, bar: Bar, note: Callable[[str], object]) -> Iterator[Workshop]:
         """The folder for the panel at ``path``; it stays as long as there is something to go on from."""
         folder = path.absolute().with_name(f".{path.absolute().name}.part")
         connection = _connect(folder, path, memory)

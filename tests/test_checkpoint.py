@@ -120,6 +120,18 @@ def test_killed_in_the_middle(tmp_path):
     assert left == passes - 25
 
 
+def test_what_a_kill_left_half_written_is_removed(tmp_path):
+    kept = tmp_path / "kept"
+    with pytest.raises(StoppedError):
+        fit(kept, stop_after=4, rank=2, center="both", diagonal="free", blend=None)
+    for kind in ("solve", "refine"):
+        (kept / f"fit.{kind}.part").mkdir()
+        (kept / f"fit.{kind}.part" / ".tmp").write_text("half")
+    fit(kept, rank=2, center="both", diagonal="free", blend=None)
+    Checkpoint(kept).remove()
+    assert not kept.exists()
+
+
 def test_what_is_done_leaves_only_what_it_found(tmp_path):
     fit(tmp_path / "kept", rank=2)
     kinds = {path.name.split(".")[1] for path in (tmp_path / "kept").iterdir() if path.name.startswith("rank")}

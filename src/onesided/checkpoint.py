@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import zlib
 from collections.abc import Callable
 from os import PathLike
@@ -74,12 +75,15 @@ class Work:
             return
         arrays = {name: np.ascontiguousarray(one) for name, one in state.items() if isinstance(one, np.ndarray)}
         rest = {name: one for name, one in state.items() if name not in arrays}
-        temporary = self._path(kind).with_suffix(UNFINISHED)
+        unfinished = self._path(kind).with_suffix(UNFINISHED)  # a folder: safetensors has a temporary file of its own
+        _remove(unfinished)
         try:
-            save_file(arrays, temporary, metadata={"rest": json.dumps(rest)})
+            unfinished.mkdir()
+            save_file(arrays, unfinished / kind, metadata={"rest": json.dumps(rest)})
+            os.replace(unfinished / kind, self._path(kind))
+            unfinished.rmdir()
         except OSError as error:
             raise InputError(f"cannot write the checkpoint {self._path(kind)}: {error}") from error
-        os.replace(temporary, self._path(kind))
 
     def done(self, compute: Callable[[], State]) -> State:
         """What the work found: at once if it was finished before, else by doing it."""
@@ -135,7 +139,7 @@ class Checkpoint:
             return
         for pattern in (f"*{ENDING}", f"*{UNFINISHED}", IDENTITY):
             for path in self._folder.glob(pattern):
-                path.unlink()
+                _remove(path)
         if not any(self._folder.iterdir()):
             self._folder.rmdir()
 
@@ -164,6 +168,14 @@ class Checkpoint:
                     f"{self._folder} is the checkpoint of another fit: {name} was {before.get(name)}, is {now}; "
                     "name another folder, or remove this one"
                 )
+
+
+def _remove(path: Path) -> None:
+    """A file or a folder, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _identity(panel: Panel, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ ROOMS = [
     "synthetic",
     "engines",
     "tallies",
-    "pair_size",
+    "omega",
     "moments",
     "measurement",
     "objective",

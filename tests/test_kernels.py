@@ -205,7 +205,7 @@ def test_pair_pass(panel, r):
     close(gradient, expected_gradient, np.float64)
 
 
-@pytest.mark.parametrize("r", [*RANKS, 7, 8, 16, 19, 32, 45])  # within a piece, and tiles of several
+@pytest.mark.parametrize("r", [*RANKS, 6, 7, 8, 14, 15, 16, 17, 19, 31, 32, 45])  # with room for a center or not
 def test_row_pass(panel, dtype, r):
     indptr, columns, values, weights, d = panel
     rows = (indptr, columns, values.astype(dtype), weights, 1.3)

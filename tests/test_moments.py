@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onesided import HajekGD, InputError, PairMoments, Panel, pair_size, synthetic
+from onesided import HajekGD, InputError, PairMoments, Panel, omega, synthetic
 from onesided.engines import local
 from onesided.kernels import pairs
 from onesided.moments import (
@@ -88,11 +88,11 @@ def skewed_panel(seed=0, n=400, d=900, most=30, weighted=False):
 def test_threads_do_not_change_a_bit(monkeypatch, weighted, make):
     panel = make(1, weighted=weighted)
     whole = PairMoments.from_panel(panel)
-    monkeypatch.setattr(pair_size, "BLOCK_PRODUCTS", 100)
+    monkeypatch.setattr(omega, "BLOCK_PRODUCTS", 100)
     for threads in (1, 2, 3):
         monkeypatch.setenv(local.THREADS_VARIABLE, str(threads))
         same(PairMoments.from_panel(panel), whole)
-    assert len(pair_size.EntriesByColumn(panel).blocks()) > 1
+    assert len(omega.EntriesByColumn(panel).blocks()) > 1
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -114,7 +114,7 @@ def test_rows_of_weight_zero_are_not_there():
     taken = panel.take_rows(panel.row_weights > 0)
     assert 0 < taken.n_rows < panel.n_rows
     same(PairMoments.from_panel(panel), PairMoments.from_panel(taken))
-    assert pair_size.pair_size(panel).pairs == pair_size.pair_size(taken).pairs
+    assert omega.pair_size(panel).pairs == omega.pair_size(taken).pairs
 
 
 def test_columns_in_another_order_have_the_same_moments():
@@ -135,18 +135,18 @@ def test_columns_in_another_order_have_the_same_moments():
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_size_is_known_before_and_is_that_of_the_arrays(weighted):
     panel = skewed_panel(5, weighted=weighted)
-    size, formed = pair_size.pair_size(panel), PairMoments.from_panel(panel)
+    size, formed = omega.pair_size(panel), PairMoments.from_panel(panel)
     arrays = [getattr(formed, name) for name in ARRAYS]
     assert (size.pairs, size.exact, size.standard_error) == (formed.n_pairs, True, 0.0)
     assert size.bytes == sum(array.nbytes for array in arrays if array is not None)
 
 
 def test_the_size_of_many_pairs_is_estimated(monkeypatch):
-    monkeypatch.setattr(pair_size, "COUNTED_PRODUCTS", 1)
+    monkeypatch.setattr(omega, "COUNTED_PRODUCTS", 1)
     deviations, shares = [], []
     for seed in range(20):
         panel = skewed_panel(seed, n=300, most=20)
-        size, truth = pair_size.pair_size(panel, rng=seed), PairMoments.from_panel(panel).n_pairs
+        size, truth = omega.pair_size(panel, rng=seed), PairMoments.from_panel(panel).n_pairs
         assert not size.exact
         assert 20 < size.columns_counted <= 64
         assert str(size).startswith("about ")
@@ -158,25 +158,25 @@ def test_the_size_of_many_pairs_is_estimated(monkeypatch):
 
 
 def test_the_estimate_of_a_small_panel_counts_everything(monkeypatch):
-    monkeypatch.setattr(pair_size, "COUNTED_PRODUCTS", 1)
+    monkeypatch.setattr(omega, "COUNTED_PRODUCTS", 1)
     panel = random_panel(0)  # twelve columns, fewer than a sample has
-    assert pair_size.pair_size(panel).exact
-    assert pair_size.pair_size(panel).pairs == PairMoments.from_panel(panel).n_pairs
+    assert omega.pair_size(panel).exact
+    assert omega.pair_size(panel).pairs == PairMoments.from_panel(panel).n_pairs
 
 
 def test_a_panel_without_entries_has_no_pairs():
     panel = Panel(np.zeros(4, np.int64), np.empty(0, np.int32), np.empty(0), 5)
-    assert (pair_size.pair_size(panel).pairs, PairMoments.from_panel(panel).n_pairs) == (0, 0)
+    assert (omega.pair_size(panel).pairs, PairMoments.from_panel(panel).n_pairs) == (0, 0)
 
 
 def test_pairs_that_do_not_fit_are_refused_before_they_are_formed(monkeypatch):
     panel = skewed_panel(6)
-    size = pair_size.pair_size(panel)
-    monkeypatch.setattr(pair_size, "_free_memory", lambda: size.bytes)
+    size = omega.pair_size(panel)
+    monkeypatch.setattr(omega, "_free_memory", lambda: size.bytes)
     expected = PairMoments.from_panel(panel).n_pairs
-    monkeypatch.setattr(pair_size, "_free_memory", lambda: size.bytes - 1)
+    monkeypatch.setattr(omega, "_free_memory", lambda: size.bytes - 1)
     monkeypatch.setattr(pairs, "pair_moments", None)
-    needed = pair_size.memory_in_words(size.bytes)
+    needed = omega.memory_in_words(size.bytes)
     found = rf"Ω would hold {expected:,} pairs, {needed} as pair moments, and .* of memory are free"
     for form in (PairMoments.from_panel, HajekGD(rank=2).fit):
         with pytest.raises(InputError, match=f"{found}; use OneSidedCompletion, which .* never forms Ω"):
@@ -185,8 +185,8 @@ def test_pairs_that_do_not_fit_are_refused_before_they_are_formed(monkeypatch):
 
 def test_estimated_pairs_that_do_not_fit_are_refused_without_counting_all(monkeypatch):
     panel, counted = skewed_panel(7), []
-    monkeypatch.setattr(pair_size, "COUNTED_PRODUCTS", 1)
-    monkeypatch.setattr(pair_size, "_free_memory", lambda: 1000)
+    monkeypatch.setattr(omega, "COUNTED_PRODUCTS", 1)
+    monkeypatch.setattr(omega, "_free_memory", lambda: 1000)
     count = pairs.pair_counts
     monkeypatch.setattr(pairs, "pair_counts", lambda chosen, *rest: counted.append(len(chosen)) or count(chosen, *rest))
     with pytest.raises(InputError, match=r"Ω would hold about .* and 0\.98 KiB of memory are free"):
@@ -196,31 +196,31 @@ def test_estimated_pairs_that_do_not_fit_are_refused_without_counting_all(monkey
 
 def test_an_estimate_that_was_too_low_does_not_let_pairs_through(monkeypatch):
     panel = skewed_panel(8)
-    monkeypatch.setattr(pair_size, "_free_memory", lambda: 10_000)
-    monkeypatch.setattr(pair_size.EntriesByColumn, "size", lambda self: pair_size.PairSize(1, 1, 0.0, 64))
+    monkeypatch.setattr(omega, "_free_memory", lambda: 10_000)
+    monkeypatch.setattr(omega.EntriesByColumn, "size", lambda self: omega.PairSize(1, 1, 0.0, 64))
     monkeypatch.setattr(pairs, "pair_moments", None)
     with pytest.raises(InputError, match="Ω would hold"):
         PairMoments.from_panel(panel)
 
 
 def test_free_memory(monkeypatch):
-    assert pair_size._free_memory() > 2**20
+    assert omega._free_memory() > 2**20
 
     def absent(*_, **__):
         raise FileNotFoundError
 
-    monkeypatch.setattr(pair_size, "open", absent, raising=False)
-    free = pair_size._free_memory()
+    monkeypatch.setattr(omega, "open", absent, raising=False)
+    free = omega._free_memory()
     assert free is None or free > 2**20
-    monkeypatch.setattr(pair_size.os, "sysconf_names", {})
-    assert pair_size._free_memory() is None
+    monkeypatch.setattr(omega.os, "sysconf_names", {})
+    assert omega._free_memory() is None
     assert PairMoments.from_panel(random_panel(0)).n_pairs  # nothing is known, nothing is refused
 
 
 def test_amounts_in_words():
-    words = [pair_size.memory_in_words(size) for size in (12, 999, 2**20, 10**8, 7 * 2**30, 150 * 2**30)]
+    words = [omega.memory_in_words(size) for size in (12, 999, 2**20, 10**8, 7 * 2**30, 150 * 2**30)]
     assert words == ["12 bytes", "999 bytes", "1 MiB", "95 MiB", "7 GiB", "150 GiB"]
-    sizes = [str(pair_size.PairSize(n, 2**30)) for n in (1, 12_345, 6_123_456, 7_200_000_000, 3 * 10**12)]
+    sizes = [str(omega.PairSize(n, 2**30)) for n in (1, 12_345, 6_123_456, 7_200_000_000, 3 * 10**12)]
     assert sizes == [
         "1 pair, 1 GiB",
         "12,345 pairs, 1 GiB",

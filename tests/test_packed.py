@@ -26,7 +26,7 @@ from click.testing import CliRunner
 from onesided import InputError, OneSidedCompletion, Panel, synthetic
 from onesided.cli import main
 from onesided.packed import is_packed, load_packed
-from onesided.packing import entries, work
+from onesided.packing import entries, workshop
 from onesided.packing import pack as packing
 from onesided.packing.pack import pack
 from onesided.tables import open_table
@@ -37,7 +37,7 @@ HEADER = "user,item,rating\n"
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of few lines, so that a small table has several and rows lie across their ends."""
-    for module in (entries, work):
+    for module in (entries, workshop):
         monkeypatch.setattr(module, "LINES", 16)
     monkeypatch.setattr(packing, "BLOCK_LINES", 40)
 
@@ -399,7 +399,7 @@ KILLED = """
     if place == "in its place":
         packing.Workshop.finish = dies
     if place == "before the end":
-        work.shutil.rmtree = dies
+        workshop.shutil.rmtree = dies
     packing.pack(tables, path)
 """
 PLACES = [
@@ -502,7 +502,7 @@ def test_what_goes_wrong_in_a_sort(tmp_path: Path, found: Exception, told: Any, 
         def execute(self, *_: Any) -> None:
             raise found
 
-    here = work.Work(tmp_path, 64, lambda title: nullcontext(print), print, Failing(), {})
+    here = workshop.Workshop(tmp_path, 64, lambda title: nullcontext(print), print, Failing(), {})
     with pytest.raises(told, match=message):
         here.sql("SELECT 1")
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from onesided import InputError, PairMoments, Panel, pair_size, recoverability, synthetic
+from onesided import InputError, PairMoments, Panel, omega, recoverability, synthetic
 from onesided.recoverability import paper_rows
 
 
@@ -79,8 +79,8 @@ def test_entries_per_row_and_column(make_panel):
 
 
 def test_coverage_of_many_pairs_is_estimated(monkeypatch):
-    monkeypatch.setattr(pair_size, "COUNTED_PRODUCTS", 1)
-    monkeypatch.setattr(pair_size, "LEAST_SAMPLE", 50)
+    monkeypatch.setattr(omega, "COUNTED_PRODUCTS", 1)
+    monkeypatch.setattr(omega, "LEAST_SAMPLE", 50)
     deviations = []
     for seed in range(8):
         panel = mixture(n=600, d=150, per_row=4, seed=seed)
@@ -96,7 +96,7 @@ def test_coverage_of_many_pairs_is_estimated(monkeypatch):
 
 
 def test_estimates_say_how_sure_they_are(monkeypatch):
-    monkeypatch.setattr(pair_size, "COUNTED_PRODUCTS", 1)
+    monkeypatch.setattr(omega, "COUNTED_PRODUCTS", 1)
     assert "(± 0." in str(inspect(mixture(n=500, d=200, per_row=4)))
 
 
@@ -255,7 +255,7 @@ def test_the_unit_of_weights_and_values_does_not_matter(make_panel, unit):
 
 def test_the_same_seed_gives_the_same_answer(monkeypatch):
     panel = mixture(n=2000, d=300, per_row=5)
-    monkeypatch.setattr(pair_size, "COUNTED_PRODUCTS", 1)
+    monkeypatch.setattr(omega, "COUNTED_PRODUCTS", 1)
     first = inspect(panel, rng=3)
     monkeypatch.setenv("ONESIDED_NUM_THREADS", "1")
     assert inspect(panel, rng=np.random.default_rng(3)) == first

@@ -445,7 +445,7 @@ class HajekGD(OneSidedEstimator):
 
     Builds the pair moments explicitly, divides on Ω, and runs gradient descent from a random start on the loss of
     :mod:`onesided.objective.pairs`. Memory grows with the number of observed pairs, which
-    :func:`onesided.pair_size.pair_size` tells; a panel whose pair moments do not fit in what is free is refused.
+    :func:`onesided.omega.pair_size` tells; a panel whose pair moments do not fit in what is free is refused.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ import numpy.typing as npt
 from onesided.engines.local import in_order
 from onesided.errors import InputError, check_choice
 from onesided.kernels import cpu, pairs
-from onesided.pair_size import EntriesByColumn, PairSize, check_room, row_type
+from onesided.omega import EntriesByColumn, PairSize, check_room, row_type
 from onesided.panel import Panel
 
 if TYPE_CHECKING:

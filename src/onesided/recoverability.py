@@ -3,7 +3,7 @@
 Rows of weight zero are left out throughout. With n_u entries in row u, the numbers are:
 
 **Coverage.** The share of the d(d−1)/2 pairs of columns that some row has both of, and how often. The pairs, and
-what explicit pair moments on them would take, are those of :func:`onesided.pair_size.pair_size`: on a large panel
+what explicit pair moments on them would take, are those of :func:`onesided.omega.pair_size`: on a large panel
 estimated from a random sample of columns, with a standard error. How often is counted for a sample of columns, too,
 where Σ n_u² is above 2²³ (as large as so many steps allow, at least 64). Ω itself is never formed when it is large.
 
@@ -59,7 +59,7 @@ import numpy.typing as npt
 from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError, counted, examples
 from onesided.objective.rows import RowObjective
-from onesided.pair_size import PairSize, pair_size
+from onesided.omega import PairSize, pair_size
 from onesided.panel import Panel
 from onesided.parts import ALONE, linked_parts
 from onesided.solvers.spectral import balanced_products, damped_counts, top_eigenpairs

@@ -167,7 +167,7 @@ class LocalEngine:
             if threads == 1:
                 total.work()
             else:  # this thread is one of them
-                with ThreadPoolExecutor(threads - 1) as pool:
+                with ThreadPoolExecutor(threads - 1) as pool, total.stopping():
                     others = [pool.submit(total.work) for _ in range(threads - 1)]
                     total.work()
                     for other in others:
@@ -186,12 +186,18 @@ class _Total:
 
     def work(self) -> None:
         """Take blocks until there are none left."""
-        try:
+        with self.stopping():
             while (k := self._next()) is not None:
                 result = self._task(self._blocks[k])
                 with self._state:
                     self._waiting[k] = result
                 self._add()
+
+    @contextmanager
+    def stopping(self) -> Iterator[None]:
+        """Where something fails or is interrupted, no thread takes another block."""
+        try:
+            yield
         except BaseException:
             with self._state:
                 self._failed = True

@@ -1,6 +1,6 @@
 """The kernels for a processor, compiled by numba; what each computes is written in ``reference``.
 
-All are serial and release the interpreter's lock: threads run over blocks of rows, outside. Entries may be
+Compiled code is serial and releases the interpreter's lock: threads run over blocks of rows, outside. Entries may be
 float32 or float64. The factor's block of a row is gathered once and stays in cache while it is used.
 """
 
@@ -191,9 +191,9 @@ def column_sums(
 class Lines(NamedTuple):
     """What a row pass looks up of a column, laid out so that it lies together.
 
-    A line of ``factor`` holds x_j and zeros up to a whole number of pieces. The center of a column is the sum of two
-    numbers, for in single precision one would not tell it closely enough: they stand in the column's line of ``center``
-    from ``at`` on. That is the factor itself where a line has room for them.
+    A line of ``factor`` holds x_j, ``rank`` numbers, and is filled up to a whole number of pieces. The center of a
+    column is the sum of two numbers, for in single precision one would not tell it closely enough: they stand in the
+    column's line of ``center`` from ``at`` on. That is the factor itself, after x_j, where a line has room for them.
     """
 
     factor: Array
@@ -227,7 +227,7 @@ def _fill(X: Array, middle: Array, effect: float, factor: Array, rank: int, cent
 def row_pass(
     indptr: Array, columns: Array, values: Array, weights: Array, scale: float, about: Lines
 ) -> tuple[float, Array]:
-    """Memory comes from numpy, which asks for large pages: lines far apart are found sooner in them."""
+    """The room for it comes from numpy, which asks for large pages: lines far apart are found sooner in them."""
     width, longest = about.factor.shape[1], int(np.max(np.diff(indptr), initial=0))
     gradient, B, A = (padded(about.factor[:0, :0], width, n) for n in (len(about.factor), longest + 4, width))
     loss = _row_pass(indptr, columns, values, weights, scale, *about, gradient, B, A)
@@ -289,6 +289,14 @@ def _row_pass(
 
 
 @jit
+def _fetch(X: Array, gradient: Array, columns: Array, entry: int, n: int, c: int, last: int) -> None:
+    """Begin to fetch what n entries will need that come a while after this one, which is ``last`` at the latest."""
+    if entry <= last:
+        prefetch(X, columns, entry + AHEAD, n, c)
+        prefetch(gradient, columns, entry + AHEAD, n, c)
+
+
+@jit
 def _scatter(
     B: Array,
     m: int,
@@ -303,23 +311,17 @@ def _scatter(
     X: Array,
     last: int,
 ) -> None:
-    """Add w (BA − vbᵀ) to a row's lines of the gradient; up to entry ``last``, begin to fetch what comes after."""
+    """Add w (BA − vbᵀ) to a row's lines of the gradient, fetching in advance up to entry ``last``."""
     step, fours, twos = lanes(B), m & ~3, m & ~1
     for c in range(0, gradient.shape[1], step):
         for k in range(0, fours, 4):
-            if start + k <= last:
-                prefetch(X, columns, start + k + AHEAD, 4, c)
-                prefetch(gradient, columns, start + k + AHEAD, 4, c)
+            _fetch(X, gradient, columns, start + k, 4, c, last)
             scattered_products_4(B, k, A, r, c, gradient, columns, start, w, v, b)
         for k in range(fours, twos, 2):
-            if start + k <= last:
-                prefetch(X, columns, start + k + AHEAD, 2, c)
-                prefetch(gradient, columns, start + k + AHEAD, 2, c)
+            _fetch(X, gradient, columns, start + k, 2, c, last)
             scattered_products_2(B, k, A, r, c, gradient, columns, start, w, v, b)
         for k in range(twos, m):
-            if start + k <= last:
-                prefetch(X, columns, start + k + AHEAD, 1, c)
-                prefetch(gradient, columns, start + k + AHEAD, 1, c)
+            _fetch(X, gradient, columns, start + k, 1, c, last)
             scattered_products_1(B, k, A, r, c, gradient, columns, start, w, v, b)
 
 

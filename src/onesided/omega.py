@@ -54,7 +54,7 @@ class PairSize:
 
 
 def pair_size(panel: Panel, *, rng: int | np.random.Generator = 0) -> PairSize:
-    """How many pairs Ω has and what :class:`PairMoments` would take, without forming Ω.
+    """How many pairs Ω has and what :class:`onesided.PairMoments` would take, without forming Ω.
 
     A row with m entries has m (m + 1) / 2 products. Up to 2²³ of them, every pair is counted. Beyond, pairs are counted
     for some columns, at least 64 drawings or as many as have about so many products. Column i has at most b_i pairs

@@ -251,14 +251,15 @@ def _row_pass(
 ) -> float:
     """Long rows go through A (r × r), those much shorter than the rank through G = BBᵀ.
 
-    ‖A‖² = ‖G‖², ‖b‖² = vᵀGv, and the gradient of the row's block is 2w (G − vvᵀ) B.
+    ‖A‖² = ‖G‖², ‖b‖² = vᵀGv, and the gradient of the row's block is 2w (BA − vbᵀ) or 2w (G − vvᵀ) B: 2w times a left
+    matrix times a right one, less v times another.
     """
     width, step = X.shape[1], lanes(X)
     even = rank + rank % 2
     short = max(3, 2 * rank // 3 if width > step else 0)
     E, none, b = np.zeros((short + 4, short + 4), X.dtype), np.zeros(width, X.dtype), np.zeros(width, X.dtype)
     v, unit = np.empty(len(B), X.dtype), 1.0 / scale
-    last = len(columns) - AHEAD - 4 if X.size * X.itemsize > NEAR else -1
+    last = len(columns) - AHEAD - 4 if X.size * X.itemsize > NEAR else -1  # entry at which lines are still fetched
     loss = 0.0
     for u in range(len(indptr) - 1):
         start, m, w = indptr[u], indptr[u + 1] - indptr[u], X.dtype.type(weights[u])
@@ -272,7 +273,7 @@ def _row_pass(
                 weighted_sum(v, m, B, c, b)
             gram(B, m, rank, A)
             row_loss = sum_of_squares(A, rank) - 2.0 * sum_of_squares(b, 1)
-            _scatter(B, m, A, even, gradient, columns, start, 2 * w, v, b, X, last)
+            left, right, depth, other = B, A, even, b
         else:
             row_loss = 0.0
             for k in range(m):
@@ -283,46 +284,25 @@ def _row_pass(
                     E[h, k] = product - vv
             if m % 2:
                 E[:, m] = 0
-            _scatter(E, m, B, m + m % 2, gradient, columns, start, 2 * w, v, none, X, last)
+            left, right, depth, other = E, B, m + m % 2, none
+        for c in range(0, width, step):  # as loops here: a call with so many arrays takes as long as a short row
+            for k in range(0, m & ~3, 4):
+                if start + k <= last:
+                    prefetch(X, columns, start + k + AHEAD, 4, c)
+                    prefetch(gradient, columns, start + k + AHEAD, 4, c)
+                scattered_products_4(left, k, right, depth, c, gradient, columns, start, 2 * w, v, other)
+            for k in range(m & ~3, m & ~1, 2):
+                if start + k <= last:
+                    prefetch(X, columns, start + k + AHEAD, 2, c)
+                    prefetch(gradient, columns, start + k + AHEAD, 2, c)
+                scattered_products_2(left, k, right, depth, c, gradient, columns, start, 2 * w, v, other)
+            for k in range(m & ~1, m):
+                if start + k <= last:
+                    prefetch(X, columns, start + k + AHEAD, 1, c)
+                    prefetch(gradient, columns, start + k + AHEAD, 1, c)
+                scattered_products_1(left, k, right, depth, c, gradient, columns, start, 2 * w, v, other)
         loss += 0.5 * weights[u] * row_loss
     return loss
-
-
-@jit
-def _fetch(X: Array, gradient: Array, columns: Array, entry: int, n: int, c: int, last: int) -> None:
-    """Begin to fetch what n entries will need that come a while after this one, which is ``last`` at the latest."""
-    if entry <= last:
-        prefetch(X, columns, entry + AHEAD, n, c)
-        prefetch(gradient, columns, entry + AHEAD, n, c)
-
-
-@jit
-def _scatter(
-    B: Array,
-    m: int,
-    A: Array,
-    r: int,
-    gradient: Array,
-    columns: Array,
-    start: int,
-    w: float,
-    v: Array,
-    b: Array,
-    X: Array,
-    last: int,
-) -> None:
-    """Add w (BA − vbᵀ) to a row's lines of the gradient, fetching in advance up to entry ``last``."""
-    step, fours, twos = lanes(B), m & ~3, m & ~1
-    for c in range(0, gradient.shape[1], step):
-        for k in range(0, fours, 4):
-            _fetch(X, gradient, columns, start + k, 4, c, last)
-            scattered_products_4(B, k, A, r, c, gradient, columns, start, w, v, b)
-        for k in range(fours, twos, 2):
-            _fetch(X, gradient, columns, start + k, 2, c, last)
-            scattered_products_2(B, k, A, r, c, gradient, columns, start, w, v, b)
-        for k in range(twos, m):
-            _fetch(X, gradient, columns, start + k, 1, c, last)
-            scattered_products_1(B, k, A, r, c, gradient, columns, start, w, v, b)
 
 
 @jit

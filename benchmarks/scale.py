@@ -19,10 +19,10 @@ from time import perf_counter, sleep
 
 import numba
 import numpy as np
-from panels import skewed_panel
 
 from onesided import OneSidedCompletion, Panel
 from onesided.engines.local import single_blas_thread, thread_count
+from onesided.experiments.standins import skewed_panel
 from onesided.refinement import _Columns, _Rows
 from onesided.row_space import complete, moment_objective
 

@@ -14,10 +14,10 @@ from time import perf_counter
 
 import numba
 import numpy as np
-from panels import skewed_panel
 
 from onesided import Panel
 from onesided.engines.local import single_blas_thread, thread_count
+from onesided.experiments.standins import skewed_panel
 from onesided.refinement import _Columns, _Rows
 from onesided.row_space import complete, moment_objective
 from onesided.tables import open_table

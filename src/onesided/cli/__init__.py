@@ -17,6 +17,7 @@ from onesided.cli.fit import fit
 from onesided.cli.impute import impute
 from onesided.cli.inspect import inspect
 from onesided.cli.pack import pack
+from onesided.cli.reproduce import reproduce
 from onesided.errors import InputError
 
 
@@ -60,5 +61,5 @@ def main() -> None:
     """
 
 
-for command in (demo, doctor, fit, impute, inspect, pack):
+for command in (demo, doctor, fit, impute, inspect, pack, reproduce):
     main.add_command(command)

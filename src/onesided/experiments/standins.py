@@ -1,4 +1,4 @@
-"""Panels of any size for benchmarks, with the skew of MovieLens: made a part at a time, so that little is held."""
+"""Panels of any size with the skew of MovieLens, made a part at a time, so that little is held."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from onesided import Panel
+from onesided.panel import Array, Panel
 
 RANK = 8
 PART = 1 << 20  # entries made at a time
@@ -53,11 +53,13 @@ class _Parts:
     """Two arrays that grow, in files if there is a folder for them."""
 
     def __init__(self, folder: Path | None) -> None:
-        self._folder, self._columns, self._values = folder, [], []
+        self._folder = folder
+        self._columns: list[Array] = []
+        self._values: list[Array] = []
         if folder is not None:
             self._files = [(folder / name).open("wb") for name in ("columns", "values")]
 
-    def add(self, columns: np.ndarray, values: np.ndarray) -> None:
+    def add(self, columns: Array, values: Array) -> None:
         if self._folder is None:
             self._columns.append(columns)
             self._values.append(values)
@@ -65,7 +67,7 @@ class _Parts:
             self._files[0].write(columns.tobytes())
             self._files[1].write(values.tobytes())
 
-    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+    def arrays(self) -> tuple[Array, Array]:
         if self._folder is None:
             return np.concatenate(self._columns), np.concatenate(self._values)
         for file in self._files:

@@ -1,0 +1,75 @@
+"""``onesided reproduce``: the tables and figures of the paper, measured again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from onesided.cli.console import bar
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="NAME...")
+@click.option("--list", "listed", is_flag=True, help="Name every table, figure and claim, and end.")
+@click.option("--quick", is_flag=True, help="Small panels and few seeds: minutes instead of hours.")
+@click.option(
+    "--data",
+    type=click.Path(exists=True, file_okay=False),
+    help="A folder with real panels as they were downloaded (see onesided data). Without it, stand-ins.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False),
+    default="results",
+    show_default=True,
+    help="The folder for NAME.json, NAME.md and NAME.svg.",
+)
+def reproduce(names: tuple[str, ...], listed: bool, quick: bool, data: str | None, output: str) -> None:
+    """Measure tables and figures of the paper again: NAME as listed by --list, several, or all.
+
+    Each writes what was measured as JSON (settings, seeds, versions, seconds, numbers), as a table in Markdown and as
+    a picture, and says of every claim whether it holds. A run that was stopped goes on where it was.
+
+    \b
+    Example:
+        onesided reproduce figure-1 --quick
+        onesided reproduce all --data downloads
+    """
+    from onesided.errors import InputError
+    from onesided.experiments import NAMES, NOT_EXPERIMENTS, experiment
+    from onesided.experiments.experiment import run
+    from onesided.experiments.panels import Panels
+
+    if listed:
+        for name in NAMES:
+            click.echo(f"{name:<16}  {experiment(name).title}")
+        for what, why in NOT_EXPERIMENTS.items():
+            click.echo(f"{'–':<16}  {what} {why}")
+        return
+    if not names:
+        raise click.UsageError("name a table or figure, or all; --list names them")
+    chosen = [experiment(name) for name in (NAMES if names == ("all",) else names)]
+    panels = Panels(data)
+    failed = []
+    for one in chosen:
+        try:
+            with bar(one.name) as report:
+                _print(run(one, output, panels, quick=quick, progress=report), Path(output))
+        except InputError as error:
+            if len(chosen) == 1:
+                raise
+            failed.append(one.name)
+            click.echo(f"{one.name}: {error}\n", err=True)
+    if failed:
+        raise click.ClickException(f"could not be run: {', '.join(failed)}")
+
+
+def _print(record: dict[str, Any], folder: Path) -> None:
+    click.echo(f"{record['title']} ({record['seconds']:.0f} s)")
+    click.echo((folder / f"{record['experiment']}.md").read_text(encoding="utf-8"))
+    for one in record["expectations"]:
+        click.echo(f"{'holds' if one['holds'] else 'does not hold'}: {one['claim']}: {one['found']}")
+    click.echo(f"{record['verdict']}\n")

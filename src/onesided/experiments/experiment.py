@@ -1,0 +1,191 @@
+"""What an experiment is, and how one is run: cell after cell, kept as it goes, written as one JSON file.
+
+An experiment is cut into cells: one seed of one panel at one setting, say. A cell is a dictionary of plain values and
+says all that its measurement needs, so that a run that was stopped goes on with the cells that are missing. What is
+measured in a cell are rows, flat dictionaries; the rows of all cells are the result, and from them alone come the
+table, the picture, the expectations and the verdict.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from onesided.errors import InputError
+from onesided.experiments.panels import Panels
+from onesided.storage import written_beside
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Row = dict[str, Any]
+Settings = dict[str, Any]
+Progress = Callable[[int, int], object]
+
+PACKAGES = ("onesided", "numpy", "scipy", "numba", "scikit-learn")
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A claim, whether the numbers bear it out, and these numbers in words."""
+
+    claim: str
+    holds: bool
+    found: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One table, figure or claim of the paper.
+
+    ``cells`` lists the cells for given settings; ``measure`` makes the rows of one, in which the cell's own values
+    need not be repeated; ``expect``, ``verdict``, ``table`` and ``draw`` read the rows of all cells.
+    """
+
+    name: str
+    title: str
+    claim: str  # what the paper says
+    method: str  # what is measured here, and how it is defined
+    full: Settings
+    quick: Settings  # what differs from ``full`` in a quick run
+    cells: Callable[[Settings, Panels], Iterable[Row]]
+    measure: Callable[[Row, Panels], Row | list[Row]]
+    expect: Callable[[list[Row]], list[Expectation]]
+    verdict: Callable[[list[Row]], str]
+    table: Callable[[list[Row]], str]
+    draw: Callable[[list[Row], Figure], None] | None = None
+
+    def settings(self, quick: bool) -> Settings:
+        """Those of a full or a quick run."""
+        return self.full | self.quick if quick else self.full
+
+
+def run(
+    experiment: Experiment,
+    folder: str | os.PathLike[str],
+    panels: Panels,
+    *,
+    quick: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Run an experiment, or what is missing of it, and write ``NAME.json``, ``NAME.md`` and ``NAME.svg`` to a folder.
+
+    Returns what is in the JSON file. Rows are kept in ``NAME.part`` until the last cell is done; the same run with
+    the same settings goes on from there.
+    """
+    settings = experiment.settings(quick)
+    cells = list(experiment.cells(settings, panels))
+    if not cells:
+        raise InputError(f"{experiment.name} needs real panels, and none was found; {panels.advice}")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = _Kept(folder / f"{experiment.name}.part", {"settings": settings, "versions": _versions()})
+    rows: list[Row] = []
+    for done, cell in enumerate(cells):
+        if progress is not None:
+            progress(done, len(cells))
+        rows += kept.rows(cell, lambda cell=cell: experiment.measure(cell, panels))  # type: ignore[misc]
+    expectations = experiment.expect(rows)
+    record = {
+        "experiment": experiment.name,
+        "title": experiment.title,
+        "quick": quick,
+        "settings": settings,
+        "versions": _versions(),
+        "machine": {"processor": platform.machine(), "cores": len(os.sched_getaffinity(0))}
+        if hasattr(os, "sched_getaffinity")
+        else {"processor": platform.machine(), "cores": os.cpu_count()},
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(kept.seconds, 1),
+        "expectations": [asdict(one) for one in expectations],
+        "verdict": experiment.verdict(rows),
+        "rows": rows,
+    }
+    write_record(record, folder / f"{experiment.name}.json")
+    _write_text(experiment.table(rows), folder / f"{experiment.name}.md")
+    if experiment.draw is not None:
+        draw(experiment, rows, folder / f"{experiment.name}.svg")
+    kept.forget()
+    return record
+
+
+def draw(experiment: Experiment, rows: list[Row], path: Path) -> bool:
+    """Draw the picture of an experiment; False where matplotlib is not installed or there is no picture."""
+    try:
+        import matplotlib
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    if experiment.draw is None:
+        return False
+    # The same numbers give the same file: no date, and names in it that do not change from run to run.
+    with matplotlib.rc_context({"svg.hashsalt": experiment.name, "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(facecolor="white", layout="constrained")
+        FigureCanvasSVG(figure)
+        experiment.draw(rows, figure)
+        with written_beside(path) as temporary:
+            figure.savefig(temporary, format="svg", metadata={"Date": None})
+    return True
+
+
+def write_record(record: dict[str, Any], path: Path) -> None:
+    """Write a record as JSON, one row to a line; NaN and infinity are refused."""
+    head = {name: one for name, one in record.items() if name != "rows"}
+    lines = ",\n".join("    " + json.dumps(row, ensure_ascii=False, allow_nan=False) for row in record["rows"])
+    text = json.dumps(head, ensure_ascii=False, allow_nan=False, indent=2).removesuffix("\n}")
+    _write_text(f'{text},\n  "rows": [\n{lines}\n  ]\n}}\n', path)
+
+
+def _write_text(text: str, path: Path) -> None:
+    with written_beside(path) as temporary:
+        Path(temporary).write_text(text, encoding="utf-8")
+
+
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version()} | {package: version(package) for package in PACKAGES}
+
+
+class _Kept:
+    """Rows of the cells done so far, one cell to a line, in a file that is deleted at the end."""
+
+    def __init__(self, path: Path, run: dict[str, Any]) -> None:
+        self._path = path
+        self._done: dict[str, tuple[list[Row], float]] = {}
+        self.seconds = 0.0
+        first = json.dumps(run, sort_keys=True)
+        if path.exists():
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            if lines and lines[0] == first + "\n":
+                # A line that was cut while it was written has no end, and its cell is done again.
+                whole = [line for line in lines[1:] if line.endswith("\n")]
+                self._done = {key: (rows, seconds) for key, rows, seconds in map(json.loads, whole)}
+                if len(whole) < len(lines) - 1:
+                    _write_text("".join([lines[0], *whole]), path)
+                return
+        _write_text(first + "\n", path)
+
+    def rows(self, cell: Row, measure: Callable[[], Row | list[Row]]) -> list[Row]:
+        """The rows of a cell, measured unless they are here."""
+        key = json.dumps(cell, sort_keys=True)
+        if key not in self._done:
+            start = perf_counter()
+            measured = measure()
+            rows = [cell | row for row in ([measured] if isinstance(measured, dict) else measured)]
+            self._done[key] = rows, perf_counter() - start
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([key, *self._done[key]], allow_nan=False) + "\n")
+        rows, seconds = self._done[key]
+        self.seconds += seconds
+        return rows
+
+    def forget(self) -> None:
+        self._path.unlink()

@@ -1,0 +1,108 @@
+"""Rows of an experiment in words: chosen, grouped, averaged over seeds, and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+Row = dict[str, Any]
+
+
+def where(rows: Iterable[Row], **values: Any) -> list[Row]:
+    """The rows that have the given values.
+
+    >>> where([{"p": 1, "e": 0.5}, {"p": 2, "e": 0.25}], p=2)
+    [{'p': 2, 'e': 0.25}]
+    """
+    return [row for row in rows if all(row.get(name) == value for name, value in values.items())]
+
+
+def column(rows: Iterable[Row], name: str) -> list[Any]:
+    """One value of every row that has it.
+
+    >>> column([{"e": 0.5}, {"e": None}, {"e": 0.25}], "e")
+    [0.5, 0.25]
+    """
+    return [row[name] for row in rows if row.get(name) is not None]
+
+
+def distinct(rows: Iterable[Row], name: str) -> list[Any]:
+    """The values that a name takes, in order of appearance.
+
+    >>> distinct([{"d": 20}, {"d": 10}, {"d": 20}], "d")
+    [20, 10]
+    """
+    return list(dict.fromkeys(column(rows, name)))
+
+
+def mean(rows: Iterable[Row], name: str) -> float:
+    """The mean of a value over rows, which are seeds as a rule.
+
+    >>> mean([{"e": 0.5}, {"e": 0.25}], "e")
+    0.375
+    """
+    return float(np.mean(column(rows, name)))
+
+
+def deviation(rows: Iterable[Row], name: str) -> float:
+    """Its standard deviation, with n − 1; 0 for a single row.
+
+    >>> deviation([{"e": 1.0}, {"e": 3.0}], "e").__round__(4)
+    1.4142
+    """
+    values = column(rows, name)
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def mean_and_deviation(rows: Sequence[Row], name: str) -> str:
+    """Both, to three digits; a dash where no row has the value.
+
+    >>> mean_and_deviation([{"e": 1.0}, {"e": 3.0}], "e"), mean_and_deviation([], "e")
+    ('2 ± 1.4', '–')
+    """
+    if not column(rows, name):
+        return "–"
+    spread = deviation(rows, name)
+    return f"{mean(rows, name):.3g} ± {spread:.2g}" if len(column(rows, name)) > 1 else f"{mean(rows, name):.3g}"
+
+
+def markdown(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+    """A Markdown table.
+
+    >>> print(markdown(["d", "error"], [[10, 0.5]]), end="")
+    | d | error |
+    | --- | --- |
+    | 10 | 0.5 |
+    """
+    rows = [header, ["---"] * len(header), *lines]
+    return "".join("| " + " | ".join(_in_words(one) for one in row) + " |\n" for row in rows)
+
+
+def _in_words(one: Any) -> str:
+    if isinstance(one, float):
+        return f"{one:.3g}"
+    return f"{one:,}" if isinstance(one, int) and not isinstance(one, bool) else str(one)
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
+    """The slope of the straight line through points by least squares, and R², the share of variance it explains.
+
+    >>> steep, explained = slope([0.0, 1.0, 2.0], [1.0, 3.0, 5.0])
+    >>> round(steep, 6), round(explained, 6)
+    (2.0, 1.0)
+    """
+    steep, level = np.polyfit(x, y, 1)
+    residual = np.asarray(y) - steep * np.asarray(x) - level
+    total = float(np.sum((np.asarray(y) - np.mean(y)) ** 2))
+    return float(steep), 1.0 - float(np.sum(residual**2)) / total if total > 0 else 1.0
+
+
+def exponent(x: Sequence[float], y: Sequence[float]) -> float:
+    """The power k of y ∝ xᵏ, by least squares between logarithms.
+
+    >>> round(exponent([1.0, 10.0], [3.0, 300.0]), 6)
+    2.0
+    """
+    return slope(np.log(x).tolist(), np.log(y).tolist())[0]

@@ -56,6 +56,8 @@ def test_a_panel_in_parts_is_named_as_such_and_nothing_is_invented(settings, tmp
     V = np.random.default_rng(0).normal(size=(20, 3))
     for operator in (T, covariance, T.low_rank):
         np.testing.assert_allclose(operator @ V, operator.to_dense() @ V, rtol=1e-9)
+        every = np.indices((20, 20)).reshape(2, -1)
+        np.testing.assert_allclose(operator.at(*every), operator.to_dense().ravel(), rtol=1e-9)
     model.save(tmp_path / "model", panel=False)
     assert OneSidedCompletion.load(tmp_path / "model").second_moment_[0, 15].status == "unsupported"
 

@@ -55,6 +55,8 @@ def test_outputs(name, weighted, mean):
     np.testing.assert_allclose(T @ np.eye(12), truth, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(T.T @ np.arange(12.0), truth @ np.arange(12.0), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(T.block([3, 3, 0], [1, 3]), truth[np.ix_([3, 3, 0], [1, 3])], rtol=1e-12, atol=1e-12)
+    every = np.indices((12, 12)).reshape(2, -1)
+    np.testing.assert_allclose(T.at(*every), truth.ravel(), rtol=1e-12, atol=1e-12)
     for i, j in [(0, 1), (5, 5), (11, 2)]:
         assert float(T[i, j]) == pytest.approx(truth[i, j], rel=1e-12)
 
@@ -106,6 +108,8 @@ def test_refusals():
         operator.block([12], [0])
     with pytest.raises(InputError, match="position -1 is outside"):
         operator.block([0], [-1])
+    with pytest.raises(InputError, match="2 rows and 1 columns; expected as many"):
+        operator.at([0, 1], [0])
     with pytest.raises(InputError, match=r"block takes positions, whole numbers; found .*use \[i, j\] for ids"):
         operator.block(["a"], [0])
     with pytest.raises(InputError, match="'blend' needs κ"):

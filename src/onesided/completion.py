@@ -25,7 +25,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse.linalg import aslinearoperator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -36,7 +35,7 @@ from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError, counted
 from onesided.estimator import OneSidedEstimator, Unknown, generator
 from onesided.imputation import BestLinearPredictor, LeastSquares, RowNoise, check_positions
-from onesided.moments import PairMoments, hajek
+from onesided.moments import PairMoments
 from onesided.objective.pairs import PairObjective
 from onesided.objective.rows import Diagonal
 from onesided.panel import Panel
@@ -56,7 +55,7 @@ from onesided.selection import (
     fit_row_space,
     select,
 )
-from onesided.solvers.gradient_descent import gradient_descent, random_start
+from onesided.solvers.gradient_descent import gradient_descent, random_start, stable_step
 from onesided.solvers.result import Progress
 from onesided.solvers.spectral import top_eigenpairs
 from onesided.uncertainty import Bootstrap, Replicated, bootstrap
@@ -533,7 +532,7 @@ class HajekGD(OneSidedEstimator):
                 progress=progress,
             )
             if self.solve_.status == "diverged":
-                raise InputError(f"{self.solve_.message}; try step_size={_stable_step(moments, rng):.1g}")
+                raise InputError(f"{self.solve_.message}; try step_size={stable_step(moments, rng):.1g}")
             self.mean_, self.factor_ = np.zeros(panel.n_columns), self.solve_.factor
             self._set_row_space(Measured.from_panel(panel), panel, moments)
             _warn_of_parts(self.measured_)
@@ -604,13 +603,3 @@ def check_noise(noise_variance: Any, n_columns: int) -> None:
             f"noise_variance must be a number, or one for each of the {n_columns} columns, finite and at least 0; "
             f"found {given.dtype} of shape {given.shape}"
         )
-
-
-def _stable_step(moments: PairMoments, rng: np.random.Generator) -> float:
-    """A step that does not diverge: near the minimum, the curvature of the loss is at most 4 λ / |Ω|.
-
-    λ is the largest eigenvalue of T, or of the random start, whose is one; a quarter is left for the way there.
-    """
-    i, j = moments.pairs()
-    largest, _ = top_eigenpairs(aslinearoperator(moments.to_matrix(hajek(moments))), 1, rng)
-    return float((moments.n_pairs + np.count_nonzero(i != j)) / (8 * max(largest[0], 1.0)))

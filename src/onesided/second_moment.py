@@ -239,6 +239,21 @@ class SecondMoment(LinearOperator):
         same = (rows[:, None] == columns[None, :]) & (self.measured.counts[rows] > 0)[:, None]
         return np.where(same, self.measured.diagonal[rows][:, None], blended)
 
+    def at(self, rows: Iterable[int], columns: Iterable[int]) -> Array:
+        """The entries at pairs of positions, the first row with the first column and so on: one value for each pair.
+
+        Other than for ``low_rank``, the measured entries are computed once, all of them, when first needed.
+        """
+        rows, columns = self._positions(rows), self._positions(columns)
+        if len(rows) != len(columns):
+            raise InputError(f"{len(rows)} rows and {len(columns)} columns; expected as many of one as of the other")
+        values: Array = np.vecdot(self.factor[rows], self.factor[columns])
+        if self._in_parts:
+            apart = self.measured.parts[rows] != self.measured.parts[columns]
+            shared = np.vecdot(self.factor[rows, : self.common], self.factor[columns, : self.common])
+            values = np.where(apart, shared, values)
+        return values if self.output == "low_rank" else values + self._correction[rows, columns]
+
     def to_dense(self) -> Array:
         """All of T, d × d."""
         everything = np.arange(self.shape[0])

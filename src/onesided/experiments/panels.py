@@ -19,6 +19,7 @@ from onesided.panel import Panel
 MOVIELENS = tuple(f"movielens-{size}" for size in ("100k", "1m", "10m", "20m", "25m", "32m"))
 REAL = (*MOVIELENS, "amazon-reviews-2023", "goodbooks", "jester", "book-crossing", "renttherunway", "genomes")
 STAND_INS = ("ratings", "digits")
+TENTHS = {"a tenth of 20m": (13_849, 2_674, 144), "a tenth of 25m": (16_254, 5_905, 154)}  # rows, columns, per row
 COMPLETE = {"jester": 5 / 72, "genomes": 0.01, "digits": 8 / 64}  # and which share of their entries is trained on
 
 
@@ -59,6 +60,8 @@ class Panels:
 def _load(name: str, folder: Path | None) -> Panel:
     if name == "ratings":
         return skewed_panel(3_000, 400, 40)
+    if name in TENTHS:
+        return skewed_panel(*TENTHS[name])
     if name == "digits":
         from sklearn.datasets import load_digits
 

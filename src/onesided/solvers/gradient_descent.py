@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse.linalg import aslinearoperator
 
 from onesided.errors import counted
+from onesided.moments import PairMoments, hajek
 from onesided.solvers.result import Progress, SolveResult, ValueAndGradient
+from onesided.solvers.spectral import top_eigenpairs
 
 Array = npt.NDArray[Any]
 
@@ -18,6 +21,20 @@ DIVERGED = 10.0  # times the loss of the start
 def random_start(d: int, rank: int, rng: np.random.Generator) -> Array:
     """X₀ of Algorithm 1: independent N(0, 1/d)."""
     return rng.normal(scale=1 / np.sqrt(d), size=(d, rank))
+
+
+def stable_step(moments: PairMoments, rng: np.random.Generator) -> float:
+    """A step for the paper's loss that does not diverge: near the minimum, its curvature is at most 4 λ / |Ω|.
+
+    λ is the largest eigenvalue of T, or of the random start, whose is one; a quarter is left for the way there.
+
+    >>> from onesided.panel import Panel
+    >>> stable_step(PairMoments.from_panel(Panel.from_dense(np.ones((3, 2)))), np.random.default_rng(0))
+    0.25
+    """
+    i, j = moments.pairs()
+    largest, _ = top_eigenpairs(aslinearoperator(moments.to_matrix(hajek(moments))), 1, rng)
+    return float((moments.n_pairs + np.count_nonzero(i != j)) / (8 * max(largest[0], 1.0)))
 
 
 def gradient_descent(

@@ -1,0 +1,144 @@
+"""The methods that experiments compare, each fitted the same way and asked the same questions.
+
+The baselines have the settings of the paper's appendix. Hájek-GD has its rank, λ, α and number of iterations; its step
+and α belong to values of the size of the synthetic panel, so that values are divided by √d times their root mean
+square first, and the step is the largest that is stable, which is what a search between 10 and 10⁵, the paper's, would
+come to; over many pairs there are fewer iterations. ``OneSidedCompletion`` has nothing set.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.baselines import (
+    AlternatingGD,
+    ColumnMeans,
+    Constant,
+    ConvexNuclearNorm,
+    FactorAnalysisEM,
+    FactoredNuclearNorm,
+    SoftImputeALS,
+)
+from onesided.completion import HajekGD, OneSidedCompletion
+from onesided.moments import PairMoments
+from onesided.panel import Panel
+from onesided.second_moment import SecondMoment
+from onesided.solvers.gradient_descent import stable_step
+
+Array = npt.NDArray[Any]
+
+RANK = 10
+MANY_PAIRS = 20_000_000
+ITERATIONS = {False: 1_000, True: 200}  # the paper's, and where there are many pairs
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What a method made of a panel: T in one output or two, values of M at positions, and how long the fit took."""
+
+    outputs: dict[str, SecondMoment]
+    predict: Callable[[Array, Array], Array]  # rows and columns of the panel that was fitted
+    seconds: float
+    scale: float = 1.0  # what T is to be multiplied by
+    rank: int | None = None  # where the method chose it
+
+    def at(self, output: str) -> Callable[[Array, Array], Array]:
+        """T at pairs of columns."""
+        return lambda i, j: self.scale * self.outputs[output].at(i, j)
+
+    def to_dense(self, output: str) -> Array:
+        """All of T."""
+        return self.scale * self.outputs[output].to_dense()
+
+
+Method = Callable[[Panel, int, int], Fitted]  # a panel, a rank and a seed
+
+
+def fit(method: str, panel: Panel, *, seed: int, rank: int = RANK) -> Fitted:
+    """Fit one of ``METHODS`` to a panel.
+
+    >>> from onesided import synthetic
+    >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(300, 20, 2, rng=0), 5, rng=1)
+    >>> fit("column means", panel, seed=0).to_dense("T").shape
+    (20, 20)
+    """
+    with warnings.catch_warnings():
+        # A panel in parts, or a solver that ran out of iterations: the scores tell what came of it.
+        warnings.simplefilter("ignore")
+        return METHODS[method](panel, rank, seed)
+
+
+def _timed(estimator: Any, panel: Panel) -> tuple[Any, float]:
+    start = perf_counter()
+    estimator.fit(panel)
+    return estimator, perf_counter() - start
+
+
+def _inductive(make: Callable[[int, int], Any]) -> Method:
+    """A method that predicts rows from their entries."""
+
+    def fitted(panel: Panel, rank: int, seed: int) -> Fitted:
+        model, seconds = _timed(make(rank, seed), panel)
+        return Fitted({"T": model.second_moment_}, lambda rows, columns: model.impute_at(panel, rows, columns), seconds)
+
+    return fitted
+
+
+def _transductive(make: Callable[[int, int], Any]) -> Method:
+    """A method that completes the matrix it was fitted to."""
+
+    def fitted(panel: Panel, rank: int, seed: int) -> Fitted:
+        model, seconds = _timed(make(rank, seed), panel)
+        return Fitted({"T": model.second_moment_}, model.fitted_at, seconds)
+
+    return fitted
+
+
+def _onesided(panel: Panel, rank: int, seed: int) -> Fitted:
+    model, seconds = _timed(OneSidedCompletion(random_state=seed), panel)
+    return Fitted(
+        {"T": model.second_moment_},
+        lambda rows, columns: model.impute_at(panel, rows, columns),
+        seconds,
+        rank=model.rank_,
+    )
+
+
+def _hajek_gd(panel: Panel, rank: int, seed: int) -> Fitted:
+    size = float(np.sqrt(np.mean(np.square(panel.values, dtype=np.float64)) * panel.n_columns))
+    scaled = Panel(panel.indptr, panel.columns, panel.values / size, panel.n_columns)
+    start = perf_counter()
+    moments = PairMoments.from_panel(scaled)
+    step, iterations = stable_step(moments, np.random.default_rng(seed)), ITERATIONS[moments.n_pairs > MANY_PAIRS]
+    del moments
+    model, _ = _timed(HajekGD(rank, step_size=step, iterations=iterations, random_state=seed), scaled)
+    return Fitted(
+        {"XXᵀ": model.second_moment_, "Algorithm 1": model.second_moment_.algorithm1},
+        lambda rows, columns: size * model.impute_at(scaled, rows, columns),
+        perf_counter() - start,
+        scale=size**2,
+    )
+
+
+METHODS: dict[str, Method] = {
+    "constant": _inductive(lambda rank, seed: Constant()),
+    "column means": _inductive(lambda rank, seed: ColumnMeans()),
+    "shrunk column means": _inductive(lambda rank, seed: ColumnMeans(shrink=True)),
+    "alternating GD": _transductive(lambda rank, seed: AlternatingGD(rank, random_state=seed)),
+    "softImpute-ALS": _transductive(lambda rank, seed: SoftImputeALS(rank, random_state=seed)),
+    "nuclear norm, factored": _inductive(lambda rank, seed: FactoredNuclearNorm(rank, random_state=seed)),
+    "nuclear norm, convex": _inductive(lambda rank, seed: ConvexNuclearNorm(random_state=seed)),
+    "factor analysis by EM": _inductive(lambda rank, seed: FactorAnalysisEM(rank, random_state=seed)),
+    "Hájek-GD": _hajek_gd,
+    "OneSidedCompletion": _onesided,
+    "OneSidedCompletion of that rank": _inductive(lambda rank, seed: OneSidedCompletion(rank, random_state=seed)),
+}
+
+COMPARED = tuple(METHODS)[:-1]  # in tables 3 and 4

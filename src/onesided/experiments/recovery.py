@@ -1,0 +1,96 @@
+"""Recovery of T and M on real panels: what tables 3, 4 and 5 share."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from onesided.errors import InputError
+from onesided.experiments import metrics
+from onesided.experiments.experiment import Row
+from onesided.experiments.methods import RANK, fit
+from onesided.experiments.panels import Panels
+from onesided.experiments.split import all_moments, split
+from onesided.experiments.summaries import distinct, markdown, mean, mean_and_deviation, where
+
+SCORES = {
+    "published_error": "published error of T",
+    "error_against_all_data": "error against all data",
+    "held_out_error": "held-out error of T",
+    "rmse": "RMSE of M",
+    "seconds": "seconds, T",
+    "seconds_predicting": "seconds more, M",
+}
+DEFINED = (
+    "A tenth of the rows is never used; a ninth of the other entries is held out. The published error of T is "
+    "‖P_Ω(L − T̂)‖_F / |Ω| with T̂ of all the data, of which four fifths were trained on; the error against all data is "
+    "the same distance relative to ‖P_Ω(T̂)‖_F; the held-out error of T is the relative distance to T of the rows never "
+    "used, pairs weighed by their count and the noise of the measurement taken off. RMSE of M is over held-out entries "
+    "whose row and column have others. Mean ± standard deviation over seeds."
+)
+
+
+def measure(cell: Row, panels: Panels) -> list[Row]:
+    """All scores of one method on one panel, one seed; a row for each output of T."""
+    parts = split(panels, cell["panel"], cell["seed"])
+    try:
+        fitted = fit(cell["method"], parts.train, seed=cell["seed"], rank=cell.get("rank", RANK))
+    except InputError as error:
+        return [{"output": "T", "refused": str(error)}]
+    start = perf_counter()
+    predicted = fitted.predict(parts.rows, parts.columns)
+    shared = {
+        "rmse": metrics.rmse(predicted, parts.values),
+        "seconds": fitted.seconds,
+        "seconds_predicting": perf_counter() - start,
+        "rank_chosen": fitted.rank,
+    }
+    everything = all_moments(panels, cell["panel"])
+    return [
+        {"output": output}
+        | metrics.errors_against_all_data(everything, fitted.at(output))
+        | {"held_out_error": metrics.held_out_error(parts.unused, fitted.at(output))}
+        | shared
+        for output in fitted.outputs
+    ]
+
+
+def by_method(rows: list[Row]) -> list[tuple[str, list[Row]]]:
+    """The rows of each method and output, with its name."""
+    return [
+        (method if output == "T" else f"{method}, {output}", where(rows, method=method, output=output))
+        for method in distinct(rows, "method")
+        for output in distinct(where(rows, method=method), "output")
+    ]
+
+
+def score_table(rows: list[Row]) -> str:
+    """One table for each panel, a line for each method."""
+    parts = []
+    for panel in distinct(rows, "panel"):
+        lines: list[list[Any]] = []
+        for name, group in by_method(where(rows, panel=panel)):
+            refused = next((row["refused"] for row in group if row.get("refused")), None)
+            scores = [mean_and_deviation(group, score) for score in SCORES]
+            lines.append([name, *scores] if refused is None else [name, f"refused: {refused}", *[""] * 5])
+        parts.append(f"**{panel}**\n\n" + markdown(["method", *SCORES.values()], lines))
+    return "\n".join(parts)
+
+
+def lowest(rows: list[Row], score: str) -> tuple[str, float]:
+    """The method with the lowest mean of a score, and that mean."""
+    scored = [(name, mean(group, score)) for name, group in by_method(rows) if any(score in row for row in group)]
+    return min(scored, key=lambda one: one[1])
+
+
+def standing(rows: list[Row], score: str, method: str) -> tuple[float, str, float, float]:
+    """Of a method: its mean; the best other one and its mean; and the standard error of the difference over seeds."""
+    own = {row["seed"]: row[score] for row in where(rows, method=method) if score in row}
+    others = [row for row in rows if row["method"] != method]
+    name, best = lowest(others, score)
+    group = dict(by_method(others))[name]
+    differences = [row[score] - own[row["seed"]] for row in group if row["seed"] in own]
+    error = float(np.std(differences, ddof=1) / np.sqrt(len(differences))) if len(differences) > 1 else 0.0
+    return float(np.mean(list(own.values()))), name, best, error

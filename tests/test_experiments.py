@@ -60,14 +60,14 @@ def test_the_same_numbers_give_the_same_files(tmp_path):
     assert (tmp_path / "one" / "toy.svg").read_bytes() == (tmp_path / "two" / "toy.svg").read_bytes()
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     pass
 
 
 def stopped_at(k, measured):
     def measure(cell, panels):
         if cell["k"] == k:
-            raise Stopped
+            raise StoppedError
         measured.append(cell["k"])
         return {"square": cell["k"] ** 2}
 
@@ -77,7 +77,7 @@ def stopped_at(k, measured):
 @pytest.mark.parametrize("cut_line", [False, True])
 def test_a_run_that_was_stopped_goes_on(tmp_path, cut_line):
     measured = []
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         run(stopped_at(2, measured), tmp_path, Panels(None))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["toy.part"]
     part = tmp_path / "toy.part"
@@ -91,7 +91,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, cut_line):
 
 def test_other_settings_start_anew(tmp_path):
     measured = []
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         run(stopped_at(1, measured), tmp_path, Panels(None))
     run(stopped_at(None, measured), tmp_path, Panels(None), quick=True)
     assert measured == [0, 0, 1]

@@ -60,7 +60,7 @@ def cut(panel: Panel, seed: int, share: float = TRAINED) -> Split:
     n_unused = max(1, round(UNUSED_ROWS * panel.n_rows))
     used = panel.take_rows(np.sort(shuffled[n_unused:]))
     trained = rng.random(used.n_entries) < share
-    train = _kept(used, trained)
+    train = keep_entries(used, trained)
     held_out = np.flatnonzero(~trained)
     rows = np.repeat(np.arange(used.n_rows), used.row_counts)[held_out]
     known = (train.row_counts[rows] > 0) & (train.column_counts[used.columns[held_out]] > 0)
@@ -70,6 +70,22 @@ def cut(panel: Panel, seed: int, share: float = TRAINED) -> Split:
         rows, held_out = rows[chosen], held_out[chosen]
     unused = moments_of(panel.take_rows(np.sort(shuffled[:n_unused])))
     return Split(train, rows, used.columns[held_out], used.values[held_out].astype(np.float64), unused)
+
+
+def keep_entries(panel: Panel, kept: Array) -> Panel:
+    """The panel with the entries that a mask over them keeps; rows and columns stay.
+
+    >>> keep_entries(Panel.from_dense([[1.0, 2.0], [3.0, 4.0]]), np.array([True, False, False, True]))
+    Panel(2 rows × 2 columns, 2 entries)
+    """
+    return Panel(
+        np.concatenate([[0], np.cumsum(kept)])[panel.indptr],
+        panel.columns[kept],
+        panel.values[kept],
+        panel.n_columns,
+        row_ids=panel.row_ids if panel.has_row_ids else None,
+        column_ids=panel.column_ids if panel.has_column_ids else None,
+    )
 
 
 def moments_of(panel: Panel) -> PairMoments:
@@ -99,15 +115,3 @@ def _split(panels: Panels, name: str, seed: int) -> Split:
 @lru_cache(maxsize=1)
 def _all_moments(panels: Panels, name: str) -> PairMoments:
     return moments_of(panels.load(name))
-
-
-def _kept(panel: Panel, kept: Array) -> Panel:
-    """The panel with some of its entries."""
-    return Panel(
-        np.concatenate([[0], np.cumsum(kept)])[panel.indptr],
-        panel.columns[kept],
-        panel.values[kept],
-        panel.n_columns,
-        row_ids=panel.row_ids if panel.has_row_ids else None,
-        column_ids=panel.column_ids if panel.has_column_ids else None,
-    )

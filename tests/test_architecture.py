@@ -43,6 +43,7 @@ ROOMS = [
     "packing",
     "estimator",
     "completion",
+    "datasets",
     "experiments",
     "report",
     "cli",

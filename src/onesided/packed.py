@@ -16,6 +16,8 @@ import json
 import os
 import secrets
 import shutil
+import tempfile
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Array = npt.NDArray[Any]
+RowBlock = tuple[Array, Array, Array, Array]  # ids of whole rows, and these rows compressed: pointers, columns, values
 
 FORMAT_VERSION = 1
 HEADER = "panel.json"
@@ -184,8 +187,8 @@ class PackedWriter:
         for file in (self._indptr, self._columns, self._values, self._row_ids):
             file.close()
 
-    def finish(self) -> int:
-        """Write what is still to be written; how many bytes there are."""
+    def finish(self, source: Any = None) -> int:
+        """Write what is still to be written, and what the panel was made of; how many bytes there are."""
         self.close()
         sizes = {file.name: file.stat().st_size for file in sorted(self._data.iterdir())}
         arrays = {"indptr": self._indptr, "columns": self._columns, "values": self._values}
@@ -200,10 +203,56 @@ class PackedWriter:
             "folder": self.name,
             "bytes": sizes,
         }
+        if source is not None:
+            header["source"] = source
         with open(self._folder / HEADER, "w", encoding="utf-8") as file:
             json.dump(header, file, indent=1)
             _to_disk(file)
         return sum(sizes.values())
+
+
+def write_packed(
+    path: str | os.PathLike[str],
+    column_ids: Array,
+    blocks: Iterable[RowBlock],
+    *,
+    describe: Callable[[PackedWriter], Any] = lambda written: None,
+) -> None:
+    """Write a packed panel, whole or not at all, from blocks of whole rows in their order.
+
+    A panel in memory is one block: its row ids, pointers, columns and values. ``describe`` is called when all blocks
+    are written; what it returns is kept in the header as ``source``, and if it raises nothing is left. A packed panel
+    that is there is replaced.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> block = np.array([7, 9]), np.array([0, 1, 3]), np.array([1, 0, 1]), np.array([5.0, 3.0, 4.0])
+    >>> with TemporaryDirectory() as folder:
+    ...     write_packed(Path(folder, "small.panel"), np.array([10, 20]), [block])
+    ...     load_packed(Path(folder, "small.panel"))
+    Panel(2 rows × 2 columns, 3 entries)
+    """
+    path = Path(path)
+    with tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=f".{path.name}.", suffix=".part") as folder:
+        unfinished = Path(folder, "panel")
+        writer: PackedWriter | None = None
+        try:
+            for row_ids, *compressed in blocks:
+                ids = _arrow_ids(row_ids)
+                writer = writer or PackedWriter(unfinished, ids.type, _arrow_ids(column_ids))
+                writer.append(ids, *compressed)
+        finally:
+            if writer:
+                writer.close()
+        if writer is None:
+            raise InputError("a panel needs at least one row and one column; there are no rows to write")
+        writer.finish(describe(writer))
+        publish(unfinished, path)
+
+
+def _arrow_ids(ids: Array) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(ids, pa.int64() if ids.dtype.kind in "iu" else pa.large_string())
 
 
 def publish(finished: Path, path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from onesided import __version__
+from onesided.cli.data import data
 from onesided.cli.demo import demo
 from onesided.cli.doctor import doctor
 from onesided.cli.fit import fit
@@ -61,5 +62,5 @@ def main() -> None:
     """
 
 
-for command in (demo, doctor, fit, impute, inspect, pack, reproduce):
+for command in (data, demo, doctor, fit, impute, inspect, pack, reproduce):
     main.add_command(command)

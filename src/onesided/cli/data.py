@@ -1,0 +1,74 @@
+"""``onesided data``: which datasets can be loaded by name, and their files from where they are published."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+
+from onesided.cli.console import bar, json_option, print_result
+
+
+@click.group()
+def data() -> None:
+    """List the datasets that can be loaded by name, or fetch one.
+
+    \b
+    Example:
+        onesided data list
+        onesided data get movielens-1m --to downloads
+    """
+
+
+@data.command("list")
+@json_option
+def list_datasets(as_json: bool) -> None:
+    """List the datasets that onesided.datasets.load() knows: name, shape, entries, licence and page.
+
+    Where the shape is that of whatever file is given, there is none here.
+    """
+    from onesided.datasets.catalogue import CATALOGUE
+
+    listed: list[dict[str, Any]] = []
+    for spec in CATALOGUE.values():
+        if not spec.page:  # any table of the user's own
+            continue
+        release = spec.releases[0] if spec.releases else None
+        shape = {name: release and getattr(release, name) for name in ("rows", "columns", "entries")}
+        listed.append({"name": spec.name, **shape, "licence": spec.licence, "page": spec.page})
+    if as_json:
+        print_result({"datasets": listed}, as_json)
+        return
+    click.echo(f"{'name':<20} {'rows':>9} × {'columns':<9} {'entries':>10}")
+    for one in listed:
+        counts = f"{one['rows']:>9,} × {one['columns']:<9,} {one['entries']:>10,}" if one["rows"] else "as in the file"
+        click.echo(f"{one['name']:<20} {counts}\n    {one['licence']}\n    {one['page']}")
+
+
+@data.command()
+@click.argument("name")
+@click.option(
+    "--to",
+    "folder",
+    type=click.Path(exists=True, file_okay=False),
+    default=".",
+    show_default=True,
+    help="The folder to put the file in.",
+)
+@json_option
+def get(name: str, folder: str, as_json: bool) -> None:
+    """Fetch the file of dataset NAME from where it is published.
+
+    The terms of its publisher are shown first. The file has its name only when it is whole and its checksum is the
+    published one; until then it is NAME.part, and the same command goes on with what a stopped one has left.
+
+    \b
+    Example:
+        onesided data get movielens-1m --to downloads
+    """
+    from onesided.datasets.download import download
+
+    with bar("Fetching") as report:
+        found = download(name, folder, progress=report, note=partial(click.echo, err=True))
+    print_result({"file": str(found.path), "bytes": found.bytes, "checked": found.checked}, as_json)

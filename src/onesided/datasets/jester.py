@@ -1,0 +1,68 @@
+"""Jester's dense table: a line per row, the count of its ratings first and 99 where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.datasets.readings import Account, Reading
+from onesided.datasets.sources import Source
+from onesided.errors import InputError
+from onesided.tables import Progress
+
+Array = npt.NDArray[Any]
+
+MISSING = 99.0
+LARGEST = 10.0
+_JOKES = 100
+
+
+def read_jester(source: Source, *, verify: bool, progress: Progress | None) -> Reading:
+    """The ratings of all lines; rows and columns are numbered from 1. The count must agree with its line."""
+    numbers = _numbers(source, verify, progress)
+    counts, ratings = numbers[:, 0], numbers[:, 1:]
+    observed = ratings != MISSING
+    found = observed.sum(axis=1)
+    wrong = np.flatnonzero(found != counts)
+    if len(wrong):
+        u = wrong[0]
+        raise InputError(
+            f"line {u + 1} of {source} says {counts[u]:g} ratings and has {found[u]}; the file was cut or edited: "
+            "export it again"
+        )
+    beyond = observed & ~(np.abs(ratings) <= LARGEST)
+    if beyond.any():
+        u, j = (int(one[0]) for one in np.nonzero(beyond))
+        raise InputError(
+            f"line {u + 1} of {source} has {ratings[u, j]:g}; expected a rating of -10 to 10, or 99 for none: "
+            "export it again"
+        )
+    indptr = np.concatenate([[0], np.cumsum(found)])
+    block = np.arange(1, len(numbers) + 1), indptr, np.nonzero(observed)[1], ratings[observed]
+    return Reading(np.arange(1, _JOKES + 1), [block], Account(lines=len(numbers)))
+
+
+def _numbers(source: Source, verify: bool, progress: Progress | None) -> Array:
+    rows = []
+    with source.opened(progress) as stream:
+        number = 0
+        while line := stream.readline():
+            number += 1
+            try:
+                row = np.array(line.split(b","), dtype=np.float64)
+            except ValueError:
+                row = np.empty(0)
+            if len(row) != _JOKES + 1:
+                shown = line[:60].decode("latin1")
+                raise InputError(
+                    f"line {number} of {source} is {shown!r}…; expected {_JOKES + 1} numbers between ',': the count of "
+                    "ratings and a rating for each joke. The file is another, or was cut: export it again"
+                )
+            rows.append(row)
+        if verify:
+            stream.check_end(source)
+    if not rows:
+        raise InputError(f"{source} holds no ratings: it is empty; export it again")
+    return np.array(rows)

@@ -70,13 +70,12 @@ def _definitions() -> str:
     """The definitions of :mod:`onesided.experiments.metrics`, as a list."""
     text = (metrics.__doc__ or "").split("\n\n", 1)[1]
     intro, _, terms = text.partition("\n\n")
-    found, term = [], ""
+    found: list[str] = []
     for line in terms.strip().splitlines():
         if line.startswith(" "):
             found[-1] += " " + line.strip()
         else:
-            term = line.strip()
-            found.append(f"- **{term}**:")
+            found.append(f"- **{line}**:")
     return _wrapped(" ".join(intro.split())) + "\n" + "".join(textwrap.fill(one, 120) + "\n" for one in found)
 
 
@@ -99,7 +98,7 @@ def main() -> None:
     """Copy records, draw their pictures and write the page."""
     target = Path(sys.argv[1])
     target.mkdir(parents=True, exist_ok=True)
-    for folder in map(Path, [target, *sys.argv[2:]]):
+    for folder in (target, *map(Path, sys.argv[2:])):
         for name, record in records_of(folder).items():
             one, rows = experiment(name), record["rows"]
             read = {"expectations": [asdict(claim) for claim in one.expect(rows)], "verdict": one.verdict(rows)}

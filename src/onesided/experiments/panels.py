@@ -17,10 +17,16 @@ from onesided.experiments.standins import skewed_panel
 from onesided.panel import Panel
 
 MOVIELENS = tuple(f"movielens-{size}" for size in ("100k", "1m", "10m", "20m", "25m", "32m"))
-REAL = (*MOVIELENS, "amazon-reviews-2023", "goodbooks", "jester", "book-crossing", "renttherunway", "genomes")
+CODED = "genomes coded 1 and 2"  # as the paper has them: 0 and 1 mapped to 1 and 2
+REAL = (*MOVIELENS, "amazon-reviews-2023", "goodbooks", "jester", "book-crossing", "renttherunway", "genomes", CODED)
 STAND_INS = ("ratings", "digits")
 TENTHS = {"a tenth of 20m": (13_849, 2_674, 144), "a tenth of 25m": (16_254, 5_905, 154)}  # rows, columns, per row
-COMPLETE = {"jester": 5 / 72, "genomes": 0.01, "digits": 8 / 64}  # and which share of their entries is trained on
+COMPLETE = {
+    "jester": 5 / 72,
+    "genomes": 0.01,
+    CODED: 0.01,
+    "digits": 8 / 64,
+}  # and which share of their entries is trained on
 
 
 class Panels:
@@ -44,7 +50,7 @@ class Panels:
             return list(STAND_INS)
         from onesided.datasets import find
 
-        return [name for name in REAL if find(name, self.folder) is not None]
+        return [name for name in REAL if find(_dataset(name), self.folder) is not None]
 
     @property
     def advice(self) -> str:
@@ -68,7 +74,11 @@ def _load(name: str, folder: Path | None) -> Panel:
         return Panel.from_dense(load_digits().data.astype(np.float64))
     from onesided.datasets import find, load
 
-    path = None if folder is None else find(name, folder)
+    path = None if folder is None else find(_dataset(name), folder)
     if path is None:
         raise InputError(f"{name} was not found in {folder}; see `onesided data list` for where to get it")
-    return load(name, path)
+    return load(name, path) if name != CODED else load("genomes", path, coding="paper")
+
+
+def _dataset(name: str) -> str:
+    return "genomes" if name == CODED else name

@@ -3,8 +3,9 @@
 A packed panel is a folder with ``panel.json`` (format, version, shape, and the files with their types and sizes)
 and one folder of files: ``indptr.npy`` (int64), ``columns.npy`` (int32), ``values.npy`` (float32 where that loses
 nothing, else float64), and ``row_ids.arrow`` and ``column_ids.arrow`` (int64 or strings, uncompressed) where rows
-and columns have ids. The arrays are .npy files, not Arrow's: one can grow at its end while it is written, without
-being held in memory, and is still one contiguous array to whoever maps it, numpy being all that is needed.
+and columns have ids. The header may have a ``source`` as well: what the panel was made of. The arrays are .npy
+files, not Arrow's: one can grow at its end while it is written, without being held in memory, and is still one
+contiguous array to whoever maps it, numpy being all that is needed.
 
 What is in order is checked block by block as it is written; on loading only what is cheap is. A panel that takes
 the place of another comes into its folder under a name of its own, and counts once ``panel.json`` has been renamed.

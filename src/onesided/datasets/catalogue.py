@@ -28,6 +28,9 @@ class Lines:
     ``fields`` names those of a line; ``header`` says whether the file does so, in which case they may come in any
     order and with others. ``row``, ``column`` and ``value`` are three of them, ``integers`` those that hold whole
     numbers.
+
+    >>> Lines("::", ("who", "what", "mark"), "who", "what", "mark").header
+    False
     """
 
     separator: str
@@ -46,6 +49,9 @@ class Release:
     """What a whole file amounts to: its lines, and the panel that is made of them.
 
     ``options`` are those the counts depend on; ``called`` tells releases of one dataset apart.
+
+    >>> CATALOGUE["goodbooks"].releases[1].lines
+    981756
     """
 
     lines: int

@@ -26,8 +26,8 @@ _AGAIN = "the file was cut or edited: download it again"
 def genotype_files(path: Path) -> list[Path]:
     """The files that are read with ``path``: of PLINK's three, all.
 
-    >>> genotype_files(Path("chr22.vcf.gz"))
-    [PosixPath('chr22.vcf.gz')]
+    >>> [one.name for one in genotype_files(Path("chr22.vcf.gz"))]
+    ['chr22.vcf.gz']
     """
     if path.suffix not in (".bed", ".bim", ".fam"):
         return [path]
@@ -52,6 +52,17 @@ def read_genotypes(
     ``columns`` is "haplotypes" or "individuals"; where it is not said, haplotypes, or individuals for PLINK, whose
     files have no phase. A row is named chromosome:position:first allele:second allele; in an .npz, which has no
     chromosome, from the position on. In PLINK's files the second allele is the first of .bim, the one counted.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> header = "#CHROM POS ID REF ALT QUAL FILTER INFO FORMAT HG00096".replace(" ", "\\t")
+    >>> site = "22 16050075 . A G 100 PASS . GT 0|1".replace(" ", "\\t")
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "chr22.vcf")
+    ...     _ = path.write_text(f"{header}\\n{site}\\n")
+    ...     reading = read_genotypes(path, verify=True, progress=None)
+    ...     ((ids, indptr, columns, values),) = reading.blocks
+    >>> reading.column_ids, ids, values.tolist()
+    (array(['HG00096:1', 'HG00096:2'], dtype=object), array(['22:16050075:A:G'], dtype=object), [0.0, 1.0])
     """
     check_options(columns, sites, coding)
     account = Account()
@@ -194,7 +205,7 @@ def _fields(path: Path, expected: int) -> list[list[str]]:
 def _read_bits(path: Path) -> tuple[Array, Sites]:
     needed = ("hap_packed", "shape", "pos", "ref_alt", "sample")
     try:
-        with np.load(path) as file:
+        with path.open("rb") as raw, np.load(raw) as file:
             absent = [name for name in needed if name not in file.files]
             if absent:
                 raise InputError(

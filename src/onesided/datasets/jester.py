@@ -20,7 +20,17 @@ _JOKES = 100
 
 
 def read_jester(source: Source, *, verify: bool, progress: Progress | None) -> Reading:
-    """The ratings of all lines; rows and columns are numbered from 1. The count must agree with its line."""
+    """The ratings of all lines; rows and columns are numbered from 1. The count must agree with its line.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "jester-1.csv")
+    ...     _ = path.write_text(",".join(["1", "-7.82", *["99"] * 99]) + "\\n")
+    ...     ((ids, indptr, columns, values),) = read_jester(Source(path), verify=True, progress=None).blocks
+    >>> ids, columns, values
+    (array([1]), array([0]), array([-7.82]))
+    """
     numbers = _numbers(source, verify, progress)
     counts, ratings = numbers[:, 0], numbers[:, 1:]
     observed = ratings != MISSING

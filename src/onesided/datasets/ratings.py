@@ -45,6 +45,16 @@ def read_ratings(
     ``implicit="drop"`` leaves out ratings of zero before anything else, and with them the rows and columns that have
     no other. ``cut=(rows, columns)`` keeps the columns with most ratings and then, of the rows, those with most
     ratings in these columns; of equals the first in the order of ids.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from onesided.datasets import CATALOGUE
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "ratings.dat")
+    ...     _ = path.write_text("1::1193::5::978300760\\n1::661::3::978302109\\n")
+    ...     reading = read_ratings(CATALOGUE["movielens-1m"], Source(path), verify=True, progress=None)
+    >>> reading.account.lines, reading.column_ids
+    (2, array([ 661, 1193]))
     """
     check_choice("implicit", implicit, ("drop", "keep"))
     assert spec.lines is not None

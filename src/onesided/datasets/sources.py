@@ -29,7 +29,11 @@ _BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zipfile.BadZi
 
 @dataclass(frozen=True)
 class Source:
-    """A file, or one member of an archive; printed as a message names it."""
+    """A file, or one member of an archive; printed as a message names it.
+
+    >>> print(Source(Path("ml-1m.zip"), "ml-1m/ratings.dat"))
+    ml-1m/ratings.dat in ml-1m.zip
+    """
 
     path: Path
     member: str | None = None
@@ -187,7 +191,11 @@ def data_source(spec: Specification, path: Path) -> Source:
 
 
 def where_from(spec: Specification) -> str:
-    """What to download, from where, on which terms, and with which command."""
+    """What to download, from where, on which terms, and with which command.
+
+    >>> where_from(specification("goodbooks"))[:60]
+    'download goodbooks-10k.zip from https://github.com/zygmuntz/'
+    """
     if not spec.archive:
         return "give the path of a file of entries"
     size = f" ({spec.size / 1e6:,.1f} MB)" if spec.size else ""

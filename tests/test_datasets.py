@@ -387,9 +387,17 @@ def test_another_file_or_separator(write: Callable[..., Path]) -> None:
 def test_archives_that_are_not_whole_or_not_the_ones(tmp_path: Path, write: Callable[..., Path]) -> None:
     whole = archive(tmp_path / "ml-1m.zip", **{"ml-1m/ratings.dat": movies("movielens-1m")})
     data = whole.read_bytes()
-    refused("a ZIP archive without its end; download it again", "movielens-1m", write("half.zip", data[:-20]))
+    refused(
+        r"half.zip is a ZIP archive cut short or corrupt \(.*\); download it again",
+        "movielens-1m",
+        write("half.zip", data[:-20]),
+    )
     damaged = data.replace(data[60:64], b"\0\0\0\0", 1)
     refused("ratings.dat in .*damaged.zip is cut short or corrupt", "movielens-1m", write("damaged.zip", damaged))
+    locked = bytearray(data)
+    for flags in (6, data.rindex(b"PK\x01\x02") + 8):  # of the member, and in the list of members
+        locked[flags] |= 1
+    refused("locked.zip is cut short or corrupt .*encrypted", "movielens-1m", write("locked.zip", bytes(locked)))
     other = archive(tmp_path / "other.zip", **{"ml-25m/movies.csv": b"", "README": b""})
     refused(
         "has no files named ratings.dat, expected one; it holds 'ml-25m/movies.csv', 'README'. This is not the archive",

@@ -212,7 +212,7 @@ def _read_bits(path: Path) -> tuple[Array, Sites]:
                     f"{path} has no {', '.join(absent)}, only {examples(file.files, 8)}; give another file"
                 )
             packed, shape, positions, alleles, samples = (file[name] for name in needed)
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError, RuntimeError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} is cut short or corrupt ({error}); download it again") from error

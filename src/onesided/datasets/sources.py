@@ -53,10 +53,7 @@ class Source:
         with ExitStack() as stack:
             raw: Any = stack.enter_context(self.path.open("rb"))
             try:
-                if self.member is None:
-                    plain = stack.enter_context(_decompressed(raw))
-                else:
-                    plain = stack.enter_context(stack.enter_context(zipfile.ZipFile(raw)).open(self.member))
+                plain = stack.enter_context(_decompressed(raw) if self.member is None else _member(raw, self.member))
                 size = self.path.stat().st_size
                 yield Stream(plain, raw, size, progress)
                 if progress:
@@ -106,6 +103,16 @@ def _decompressed(raw: Any) -> Any:
     if magic.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=raw)
     return lzma.LZMAFile(raw) if magic == b"\xfd7zXZ\0" else raw
+
+
+@contextmanager
+def _member(raw: Any, name: str) -> Iterator[Any]:
+    with ExitStack() as stack:
+        try:
+            member = stack.enter_context(stack.enter_context(zipfile.ZipFile(raw)).open(name))
+        except (OSError, RuntimeError) as error:  # of offsets, versions and flags that are none
+            raise zipfile.BadZipFile(str(error)) from error
+        yield member
 
 
 def find(name: str, folder: str | PathLike[str]) -> Path | None:
@@ -176,8 +183,8 @@ def data_source(spec: Specification, path: Path) -> Source:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except zipfile.BadZipFile as error:
-        raise InputError(f"{path} is cut short or corrupt: a ZIP archive without its end; download it again") from error
+    except (zipfile.BadZipFile, OSError, RuntimeError) as error:
+        raise InputError(f"{path} is a ZIP archive cut short or corrupt ({error}); download it again") from error
     wanted = PurePosixPath(spec.member)
     fitting = [one for one in names if one == spec.member] or [
         one for one in names if PurePosixPath(one).name == wanted.name and not one.startswith("__MACOSX")

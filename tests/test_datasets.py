@@ -178,6 +178,7 @@ def test_amazon_is_cut_to_the_most_rated(write: Callable[..., Path]) -> None:
     assert (panel.row_ids.tolist(), panel.column_ids.tolist()) == (["ann", "bob"], ["B1"])
     assert panel.values.tolist() == [5.0, 2.0]
     assert said[-1] == "cut to the most rated 2 rows × 1 columns"
+    assert load("amazon-reviews-2023", path, cut=(9, 1)).shape == (2, 1)  # rows without an entry are not kept
     assert load("amazon-reviews-2023", path).shape == (3, 3)  # there is less than the paper keeps
     refused("give the rows and columns to keep, or None", "amazon-reviews-2023", path, cut=5)
 
@@ -231,6 +232,8 @@ def test_vcf_that_cannot_be_haplotypes(write: Callable[..., Path]) -> None:
         "has 1 genotype of not two alleles .*'1'", "genomes", write("haploid.vcf", VCF.replace("0|1\t1|1", "0|1\t1"))
     )
     refused("genotypes other than 0|1", "genomes", write("odd.vcf", VCF.replace("0|1\t1|1", "0|3\t1|1")))
+    refused("genotypes other than 0|1", "genomes", write("shifted.vcf", VCF.replace("0|1\t1|1", "0|11\t|1")))
+    refused("holds no sites with two alleles", "genomes", write("none.vcf", "".join(VCF.splitlines(True)[:2])))
     refused("has 1 genotype, expected 2", "genomes", write("short.vcf", VCF.replace("0|1\t1|1", "0|1")))
     refused("without genotypes", "genomes", write("cut.vcf", VCF[:-12]))
     refused("is not a VCF with genotypes", "genomes", write("no.vcf", "a,b,c\n"))
@@ -596,5 +599,5 @@ def test_the_catalogue_is_of_one_piece() -> None:
     for name, spec in CATALOGUE.items():
         assert spec.name == name
         assert spec.md5 is None or re.fullmatch("[0-9a-f]{32}", spec.md5)
-        assert bool(spec.page) == bool(spec.licence) == bool(spec.archive)
+        assert bool(spec.page) == bool(spec.licence) == bool(spec.file)
         assert not spec.page or bool(spec.url) != bool(spec.how)

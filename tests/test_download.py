@@ -7,8 +7,10 @@ import json
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +152,16 @@ def test_an_interrupted_download_is_gone_on_with(server: Server, tmp_path: Path,
     assert ("Continuing after 3,000 bytes" in said) == takes_ranges
     assert found.path.read_bytes() == CONTENT
     assert files(tmp_path) == ["ml-1m.zip"]
+
+
+def test_ctrl_c_leaves_nothing_that_looks_whole(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("onesided.cli.data"), "bar", lambda title: nullcontext(stop_after(3000)))
+    result = run("get", "movielens-1m", "--to", tmp_path)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "Aborted!" in result.stderr
+    assert files(tmp_path) == ["ml-1m.zip.part"]
 
 
 def test_a_connection_that_ends_early_is_told_and_gone_on_with(server: Server, tmp_path: Path) -> None:

@@ -66,9 +66,9 @@ class Release:
 class Specification:
     """A dataset: what its files hold, how they are found, what they must amount to, where they come from.
 
-    ``archive`` is the file as it is published, ``member`` the data in it where it is an archive, ``others`` are
+    ``file`` is the file as it is published, ``member`` the data in it where it is an archive, ``others`` are
     further names, possibly with ``*``, that the data goes by. ``url`` is None where no address serves the file; ``how``
-    then says how to come by it. ``md5`` is that of ``archive`` where its publisher tells it, ``size`` its bytes.
+    then says how to come by it. ``md5`` is that of ``file`` where its publisher tells it, ``size`` its bytes.
     ``options`` are those of ``load``, with their defaults.
 
     >>> CATALOGUE["movielens-1m"].member
@@ -80,7 +80,7 @@ class Specification:
     kind: str  # which reader: lines, reviews, jester, genotypes, table
     page: str = ""
     licence: str = ""
-    archive: str = ""
+    file: str = ""
     member: str | None = None
     others: tuple[str, ...] = ()
     lines: Lines | None = None
@@ -127,7 +127,7 @@ def _movielens(
         "lines",
         page=f"https://grouplens.org/datasets/movielens/{name.split('-')[1]}/",
         licence=_GROUPLENS,
-        archive=f"{short}.zip",
+        file=f"{short}.zip",
         member=f"{folder or short}/{file}",
         others=(f"{short}.{file}", f"{short}.csv"),
         lines=lines,
@@ -188,7 +188,7 @@ _TABLE = (
         "lines",
         page="https://amazon-reviews-2023.github.io/",
         licence="none is stated; cite Hou et al. (2024), arXiv:2403.03952",
-        archive="Automotive.csv.gz",
+        file="Automotive.csv.gz",
         others=("Automotive.csv", "amazon-reviews-2023*.csv", "amazon-reviews-2023*.csv.gz"),
         lines=Lines(
             ",", ("user_id", "parent_asin", "rating", "timestamp"), "user_id", "parent_asin", "rating", header=True
@@ -202,7 +202,7 @@ _TABLE = (
         "genotypes",
         page="https://www.internationalgenome.org/data-portal/data-collection/phase-3",
         licence="open data of the 1000 Genomes Project; cite Nature 526 (2015), 68-74",
-        archive="ALL.chr22.phase3_shapeit2_mvncall_integrated_v5b.20130502.genotypes.vcf.gz",
+        file="ALL.chr22.phase3_shapeit2_mvncall_integrated_v5b.20130502.genotypes.vcf.gz",
         others=("1kg-*.npz", "1kg-*.vcf", "1kg-*.vcf.gz", "1kg-*.bed", "ALL.chr*.vcf", "ALL.chr*.vcf.gz"),
         url="https://ftp.1000genomes.ebi.ac.uk/vol1/ftp/release/20130502/"
         "ALL.chr22.phase3_shapeit2_mvncall_integrated_v5b.20130502.genotypes.vcf.gz",
@@ -214,7 +214,7 @@ _TABLE = (
         "jester",
         page="https://eigentaste.berkeley.edu/dataset/",
         licence="free for research that cites Goldberg et al., Information Retrieval 4 (2001), 133-151",
-        archive="jester-data-1.csv",
+        file="jester-data-1.csv",
         others=("jester-1.csv",),
         releases=(Release(24_983, 24_983, 100, 1_810_455),),
         how="download jester_dataset_1_1.zip (4.2 MB) there, open the jester-data-1.xls in it with a spreadsheet, and "
@@ -226,7 +226,7 @@ _TABLE = (
         "lines",
         page="https://github.com/zygmuntz/goodbooks-10k",
         licence="CC BY-SA 4.0",
-        archive="goodbooks-10k.zip",
+        file="goodbooks-10k.zip",
         member="ratings.csv",
         others=("goodbooks-10k.ratings.csv", "goodbooks-10k.csv"),
         lines=Lines(
@@ -250,7 +250,7 @@ _TABLE = (
         "lines",
         page="http://www2.informatik.uni-freiburg.de/~cziegler/BX/",
         licence="none is stated; cite Ziegler et al. (2005), doi:10.1145/1060745.1060754",
-        archive="BX-CSV-Dump.zip",
+        file="BX-CSV-Dump.zip",
         member="BX-Book-Ratings.csv",
         others=("BX-Book-Ratings.csv", "book-crossing.csv"),
         lines=Lines(
@@ -267,7 +267,7 @@ _TABLE = (
             Release(1_149_780, 77_805, 185_973, 433_671, {"implicit": "drop"}),
             Release(1_149_780, 105_283, 340_556, 1_149_780, {"implicit": "keep"}),
         ),
-        how="its page is often out of reach: use a copy of BX-CSV-Dump.zip that you have",
+        how="its page is out of reach at times; any copy of BX-CSV-Dump.zip will do",
         options={"implicit": "drop"},
     ),
     Specification(
@@ -276,7 +276,7 @@ _TABLE = (
         "reviews",
         page="https://cseweb.ucsd.edu/~jmcauley/datasets.html#clothing_fit",
         licence="none is stated; cite Misra, Wan and McAuley (2018), doi:10.1145/3240323.3240398",
-        archive="renttherunway_final_data.json.gz",
+        file="renttherunway_final_data.json.gz",
         others=("renttherunway_final_data.json", "renttherunway.csv"),
         lines=Lines(
             ",",

@@ -56,7 +56,7 @@ def download(
         raise InputError(f"{name} cannot be fetched by an address; {where_from(spec)}")
     if not folder.is_dir():
         raise InputError(f"cannot write to {folder}: the folder does not exist; make it first")
-    path = folder / spec.archive
+    path = folder / spec.file
     if path.exists():
         if spec.md5 and _digest(path, "md5") != spec.md5:
             raise InputError(

@@ -78,7 +78,9 @@ def read_genotypes(
         ids, found = _read_vcf(Source(path), account, columns != "individuals", verify, progress)
     paired = len(files) == 1
     by_individual = paired and columns == "individuals"
-    blocks = Blocks(found, doses if by_individual else np.asarray, account, most=sites, shift=float(coding == "paper"))
+    blocks = Blocks(
+        str(path), found, doses if by_individual else np.asarray, account, most=sites, shift=float(coding == "paper")
+    )
     return Reading(haplotype_ids(ids) if paired and not by_individual else ids, blocks, account)
 
 
@@ -149,7 +151,8 @@ def _alleles(text: bytes, samples: int, plain: bool, phased: bool, where: str) -
     alleles[alleles == ord(".") - ord("0")] = MISSING
     slashes = characters[:, 1] == ord("/")
     bars = characters[:, 1] == ord("|")
-    if not (slashes | bars).all() or alleles.max(initial=0) > 1 or alleles.min(initial=0) < MISSING:
+    whole = (slashes | bars) & (characters[:, 3] == ord("\t"))
+    if not whole.all() or alleles.max(initial=0) > 1 or alleles.min(initial=0) < MISSING:
         raise InputError(f"{where} has genotypes other than 0|1 or 0/1 and the like; {_AGAIN}")
     unphased = slashes & (alleles.reshape(-1, 2) >= 0).any(axis=1)
     if phased and unphased.any():

@@ -68,9 +68,11 @@ def doses(alleles: Array) -> Array:
 class Blocks:
     """Sites as blocks of whole rows, numbered and counted as they pass.
 
-    ``values`` makes the values of a block out of what a site brings, one line for each; negative ones are missing.
+    ``where`` names the file. ``values`` makes the values of a block out of what sites bring, one line for each;
+    negative ones are missing.
     """
 
+    where: str
     sites: Sites
     values: Callable[[Array], Array]
     account: Account
@@ -92,6 +94,8 @@ class Blocks:
                     break
         if ids:
             yield self._block(ids, lines)
+        if not self._seen:
+            raise InputError(f"{self.where} holds no sites with two alleles; it was cut, or is of something else")
         repeated = self._seen.total() - len(self._seen)
         if repeated:
             self.account.notes.append(f"{counted(repeated, 'site')} with the id of an earlier one, told apart by #2, …")

@@ -232,7 +232,7 @@ def _checked_cut(cut: Any) -> tuple[int, int]:
 
 
 def most_rated(panel: Panel, rows: int, columns: int) -> Panel:
-    """The columns with most entries and then, of the rows, those with most entries in them; of equals the first.
+    """The columns with most entries and then, of rows with any in them, those with most; of equals the first.
 
     >>> panel = Panel.from_arrays([1, 1, 2, 2, 3], [7, 8, 7, 9, 7], [5.0, 4.0, 3.0, 2.0, 1.0])
     >>> most_rated(panel, 2, 1).row_ids, most_rated(panel, 2, 1).column_ids
@@ -240,7 +240,8 @@ def most_rated(panel: Panel, rows: int, columns: int) -> Panel:
     """
     kept = panel.column_ids[_largest(panel.column_counts, columns)]
     panel = panel.align_columns(kept, unknown="drop")
-    return panel.take_rows(_largest(panel.row_counts, rows))
+    counts = panel.row_counts
+    return panel.take_rows(_largest(counts, min(rows, int(np.count_nonzero(counts)))))
 
 
 def _largest(counts: Array, most: int) -> Array:

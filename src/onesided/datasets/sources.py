@@ -23,6 +23,7 @@ from onesided.errors import InputError, examples
 from onesided.tables import Progress
 
 _PACKINGS = ("", ".gz", ".xz")
+_TOLD_BYTES = 1 << 20  # from one report of progress to the next
 _WEB_PAGE = (b"<!doctype", b"<html")
 _BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zipfile.BadZipFile)
 
@@ -68,7 +69,7 @@ class Stream(io.RawIOBase):
 
     def __init__(self, source: Any, raw: Any, size: int, progress: Progress | None) -> None:
         self._source, self._raw, self._size, self._progress = source, raw, size, progress
-        self._last = b"\n"
+        self._last, self._told = b"\n", 0
 
     def readable(self) -> bool:
         """Yes."""
@@ -84,8 +85,9 @@ class Stream(io.RawIOBase):
 
     def _seen(self, found: bytes) -> bytes:
         self._last = found[-1:] or self._last
-        if self._progress:
-            self._progress(self._raw.tell(), self._size)
+        if self._progress and (at := self._raw.tell()) >= self._told + _TOLD_BYTES:
+            self._told = at
+            self._progress(at, self._size)
         return found
 
     def check_end(self, source: Source) -> None:
@@ -129,12 +131,12 @@ def find(name: str, folder: str | PathLike[str]) -> Path | None:
     ('ml-1m.ratings.dat.xz', None)
     """
     spec, folder = specification(name), Path(folder)
-    if not spec.archive:
+    if not spec.file:
         return None
-    names = [spec.archive, *spec.others]
+    names = [spec.file, *spec.others]
     if spec.member:
         member = PurePosixPath(spec.member)
-        unpacked = member.parent.name or spec.archive.removesuffix(".zip")
+        unpacked = member.parent.name or spec.file.removesuffix(".zip")
         names.insert(1, f"{unpacked}/{member.name}")
         if folder.absolute().name == unpacked:
             names.append(member.name)
@@ -153,7 +155,7 @@ def _first(folder: Path, names: list[str]) -> Path | None:
 def located(spec: Specification, path: str | PathLike[str]) -> Path:
     """The file of a dataset at ``path``: itself, or the one found in that folder; what is missing is told in full."""
     path = Path(path)
-    if path.is_dir() and spec.archive:
+    if path.is_dir() and spec.file:
         bare = [PurePosixPath(spec.member).name] if spec.member else []
         found = find(spec.name, path) or _first(path, bare)
         if found is None:
@@ -203,10 +205,10 @@ def where_from(spec: Specification) -> str:
     >>> where_from(specification("goodbooks"))[:60]
     'download goodbooks-10k.zip from https://github.com/zygmuntz/'
     """
-    if not spec.archive:
+    if not spec.file:
         return "give the path of a file of entries"
     size = f" ({spec.size / 1e6:,.1f} MB)" if spec.size else ""
     terms = f"from {spec.page} (licence: {spec.licence})"
     if spec.url is None:
-        return f"{spec.title} is {spec.archive}{size} {terms}: {spec.how}"
-    return f"download {spec.archive}{size} {terms}, or have it done: onesided data get {spec.name}"
+        return f"{spec.title} is {spec.file}{size} {terms}: {spec.how}"
+    return f"download {spec.file}{size} {terms}, or have it done: onesided data get {spec.name}"

@@ -524,6 +524,13 @@ def test_where_panels_are_kept(tmp_path: Path, write: Callable[..., Path], monke
     with pytest.raises(InputError, match=r"cannot keep panels in .*ratings.dat .*ONESIDED_CACHE, or with cache="):
         load("movielens-1m", path, cache=path)
 
+    def denied(*given: Any, **how: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(loading, "write_packed", denied)
+    with pytest.raises(InputError, match=r"cannot keep panels in .*read-only \(Permission denied\)"):
+        load("movielens-1m", path, cache=tmp_path / "read-only")
+
 
 def test_progress_runs_to_the_size_of_the_file(write: Callable[..., Path]) -> None:
     path = write("ratings.dat", movies("movielens-1m"), ".gz")

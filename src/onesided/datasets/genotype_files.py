@@ -20,6 +20,7 @@ Array = npt.NDArray[Any]
 _FIXED = 9  # fields of a line of VCF before the genotypes
 _BED = b"\x6c\x1b\x01"  # of a .bed with a site after the other
 _DOSES = np.array([2, MISSING, 1, 0], dtype=np.int8)  # of the first allele in .bim, by the two bits of a genotype
+_TOLD_SITES = 1000  # from one report of progress to the next
 _AGAIN = "the file was cut or edited: download it again"
 
 
@@ -189,14 +190,14 @@ def _read_plink(files: list[Path], progress: Progress | None) -> tuple[Array, Si
                 packed = np.frombuffer(file.read(width), dtype=np.uint8)
                 pairs = (packed[:, None] >> np.array([0, 2, 4, 6], dtype=np.uint8)) & 3
                 yield name, _DOSES[pairs.reshape(-1)[: len(ids)]]
-                if progress:
+                if progress and number % _TOLD_SITES == 0:
                     progress(3 + width * number, size)
 
     return ids, sites()
 
 
 def _fields(path: Path, expected: int) -> list[list[str]]:
-    lines = [line.split() for line in path.read_text(encoding="utf8").splitlines() if line.strip()]
+    lines = [line.split() for line in path.read_text(encoding="latin1").splitlines() if line.strip()]
     for number, line in enumerate(lines, 1):
         if len(line) != expected:
             raise InputError(

@@ -4,6 +4,9 @@ A haplotype has 0 where it carries the first allele of a site and 1 where it car
 of its two, 0 to 2. With ``coding="paper"`` one is added to every value, as the paper does so that 0 can mean missing
 (0/1 becomes 1/2); a panel has no need of that, and a genotype that is missing is no entry in either coding.
 
+The paper's panel has 100,000 sites and 2,504 individuals in its columns, each with 0 or 1; how one was made of an
+individual's two it does not say. ``sites=100_000`` keeps as many, the first of the file.
+
 Rules, each told with its count: a site with more than two alleles is left out; a site whose id was there before is
 kept under its id and ``#2``, ``#3``, …. Refused: an unphased genotype where haplotypes are asked for, and one that has
 not two alleles.
@@ -83,20 +86,21 @@ class Blocks:
     def __iter__(self) -> Iterator[RowBlock]:
         ids: list[str] = []
         lines: list[Array] = []
+        number = 0
         with closing(self.sites) as sites:
-            for name, line in sites:
+            for number, (name, line) in enumerate(sites, 1):
                 ids.append(self._distinct(name))
                 lines.append(line)
                 if len(ids) * len(line) >= BLOCK_ENTRIES:
                     yield self._block(ids, lines)
                     ids, lines = [], []
-                if self._seen.total() == self.most:
+                if number == self.most:
                     break
         if ids:
             yield self._block(ids, lines)
-        if not self._seen:
+        if not number:
             raise InputError(f"{self.where} holds no sites with two alleles; it was cut, or is of something else")
-        repeated = self._seen.total() - len(self._seen)
+        repeated = number - len(self._seen)
         if repeated:
             self.account.notes.append(f"{counted(repeated, 'site')} with the id of an earlier one, told apart by #2, …")
 

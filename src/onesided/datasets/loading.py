@@ -93,7 +93,10 @@ def load(
 
         if folder.exists() and not folder.is_dir():
             folder.unlink()
-        write_packed(folder, reading.column_ids, reading.blocks, describe=describe)
+        try:
+            write_packed(folder, reading.column_ids, reading.blocks, describe=describe)
+        except PermissionError as error:
+            raise _cannot_keep(folder.parent, error) from error
         found = load_packed(folder), read_header(folder)["source"]
     panel, source = found
     for sentence in source["notes"]:
@@ -118,11 +121,15 @@ def _cache_folder(given: str | os.PathLike[str] | None) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(
-            f"cannot keep panels in {folder} ({error.strerror}); name another folder with the environment variable "
-            f"{CACHE}, or with cache="
-        ) from error
+        raise _cannot_keep(folder, error) from error
     return folder
+
+
+def _cannot_keep(folder: Path, error: OSError) -> InputError:
+    return InputError(
+        f"cannot keep panels in {folder} ({error.strerror}); name another folder with the environment variable "
+        f"{CACHE}, or with cache="
+    )
 
 
 def _opened(folder: Path, state: list[Any]) -> tuple[Panel, dict[str, Any]] | None:

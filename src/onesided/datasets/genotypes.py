@@ -112,5 +112,5 @@ class Blocks:
         dense = self.values(np.array(lines))
         observed = dense >= 0
         indptr = np.concatenate([[0], np.cumsum(observed.sum(axis=1))])
-        columns = np.nonzero(observed)[1].astype(np.int32)
+        columns = np.broadcast_to(np.arange(dense.shape[1], dtype=np.int32), dense.shape)[observed]
         return np.array(ids, dtype=object), indptr, columns, dense[observed].astype(np.float32) + np.float32(self.shift)

@@ -6,28 +6,94 @@ import numpy as np
 import pytest
 
 from onesided import OneSidedCompletion, PairMoments, Panel, synthetic
-from onesided.blending import KAPPAS, _gains, choose_kappa
+from onesided.blending import Blend, _best, _measured_at, _products, blended_means, choose_blend
 from onesided.moments import hajek
 from onesided.row_space import complete
 from tests.conftest import random_panel
 
 
-def test_gains_are_differences_of_squared_errors():
-    panel = random_panel(0, n=200, weighted=True)
-    fitted, held_out = panel.take_rows(np.arange(150)), panel.take_rows(np.arange(150, 200))
-    measured = PairMoments.from_panel(fitted)
-    factor = np.random.default_rng(0).normal(size=(12, 2))
-    T, N = (measured.to_matrix(one).toarray() for one in (hajek(measured), measured.counts))
-    L = factor @ factor.T
-    expected = np.zeros(len(KAPPAS))
-    for v, w in zip(held_out.to_dense(), held_out.row_weights, strict=True):
+def test_products_are_those_of_the_rows():
+    panel = random_panel(0, n=60, d=12, low=0, high=6, weighted=True)
+    rows = np.arange(10, 40)
+    found = _products(panel, rows, np.random.default_rng(0))
+    expected = []
+    for k, (v, w) in enumerate(zip(panel.to_dense()[rows], panel.row_weights[rows], strict=True)):
         seen = np.flatnonzero(~np.isnan(v))
-        for a, i in enumerate(seen):
-            for j in seen[a + 1 :]:
-                if N[i, j] > 0:
-                    B = (N[i, j] * T[i, j] + KAPPAS * L[i, j]) / (N[i, j] + KAPPAS)
-                    expected += w * ((v[i] * v[j] - L[i, j]) ** 2 - (v[i] * v[j] - B) ** 2)
-    np.testing.assert_allclose(_gains(measured, PairMoments.from_panel(held_out), factor), expected, rtol=1e-9)
+        expected += [(k, i, j, v[i] * v[j], w) for b, j in enumerate(seen) for i in seen[:b]]
+    np.testing.assert_allclose(np.column_stack(found), expected)
+
+
+def test_of_rows_with_many_products_some_stand_for_all(monkeypatch):
+    panel = random_panel(0, n=400, d=12, low=5, high=11)
+    everything = _products(panel, np.arange(400), np.random.default_rng(0))
+    monkeypatch.setattr("onesided.blending.PRODUCTS_OF_A_ROW", 4)
+    some = _products(panel, np.arange(400), np.random.default_rng(0))
+    assert len(some.values) == 400 * 4
+    assert np.all(some.i < some.j)
+    np.testing.assert_allclose(some.weights.sum(), everything.weights.sum())
+    spread = np.std(everything.values) * np.sqrt(np.sum(some.weights**2))
+    assert abs(some.weights @ some.values - everything.weights @ everything.values) < 4 * spread
+
+
+def test_the_gain_is_a_difference_of_squared_errors(monkeypatch):
+    """Of one κ and one κ': taken where the sum over held-out products is above twice its standard error."""
+    panel = random_panel(0, n=300, weighted=True)
+    products = _products(panel, np.arange(200, 300), np.random.default_rng(0))
+    fitted = PairMoments.from_panel(panel.take_rows(np.arange(200)))
+    T, N = (fitted.to_matrix(one).toarray() for one in (hajek(fitted), fitted.counts))
+    rng = np.random.default_rng(0)
+    Y, model, measured = rng.normal(size=(12, 2)), rng.normal(size=12), rng.normal(size=12)
+    i, j = products.i, products.j
+    at = _measured_at(fitted, products, 1.0)
+    np.testing.assert_allclose(at, (T[i, j], N[i, j]), rtol=1e-12)
+    means = {np.inf: model, 3.0: blended_means(model, measured, np.diag(N), 3.0)}
+    alone = np.outer(model, model) + Y @ Y.T
+    for kappa in (2.0, 50.0, np.inf):
+        for mean_kappa, m in means.items():
+            L = np.outer(m, m) + Y @ Y.T
+            B = L + (T - L) * N / (N + kappa)
+            gain = products.weights * ((products.values - alone[i, j]) ** 2 - (products.values - B[i, j]) ** 2)
+            by_row = np.bincount(products.rows, gain, 100)
+            helps = by_row.sum() > 2 * np.sqrt(100 * by_row.var())
+            monkeypatch.setattr("onesided.blending.KAPPAS", np.array([kappa]))
+            only = {np.inf: model} | {mean_kappa: m}
+            monkeypatch.setattr("onesided.blending.KAPPAS", np.array([kappa]))
+            found = _best(products, at, np.vecdot(Y[i], Y[j]), only)
+            if found != Blend():
+                assert found.pairs == kappa
+            if mean_kappa == np.inf and kappa < np.inf:
+                assert (found == Blend(kappa)) == helps
+
+
+def test_means_of_the_rows_that_have_a_column_are_found():
+    """Rows choose their columns by how they like them: pairs show other means than those of all rows."""
+    rng = np.random.default_rng(0)
+    level = rng.normal(size=(6000, 1))
+    values = 3.0 + level + 0.5 * rng.normal(size=(6000, 15))
+    liked = np.arange(15) < 7
+    chosen = rng.random(values.shape) < np.where(liked, 0.5 / (1 + np.exp(-2 * level)), 0.3)
+    panel = Panel.from_dense(np.where(chosen, values, np.nan))
+    fitted, fresh = panel.take_rows(np.arange(5000)), PairMoments.from_panel(panel.take_rows(np.arange(5000, 6000)))
+    auto, alone = (
+        OneSidedCompletion(rank=0, center="both", diagonal="free", blend=blend, random_state=0).fit(fitted)
+        for blend in ("auto", None)
+    )
+    assert auto.mean_blend_ < np.inf
+    assert alone.mean_blend_ == np.inf
+    np.testing.assert_array_equal(auto.mean_, alone.mean_)
+    i, j = fresh.pairs()
+    errors = [np.linalg.norm(model.second_moment_.low_rank.at(i, j) - hajek(fresh)) for model in (auto, alone)]
+    assert errors[0] < 0.8 * errors[1]
+    around = auto.covariance_.low_rank.to_dense()
+    np.testing.assert_allclose(around, alone.covariance_.low_rank.to_dense(), rtol=1e-12)
+
+
+def test_on_rows_that_choose_at_random_the_means_are_the_models():
+    truth = synthetic.noisy_mixture(4000, 30, 3, sigma=0.3, rng=0)
+    panel = synthetic.sample_fixed(truth, 6, rng=1)
+    assert (
+        OneSidedCompletion(rank=3, center="columns", diagonal="free", random_state=0).fit(panel).mean_blend_ == np.inf
+    )
 
 
 def test_a_model_that_misses_much_is_helped_and_a_good_one_is_not():
@@ -46,16 +112,16 @@ def test_a_model_that_misses_much_is_helped_and_a_good_one_is_not():
 
 def test_it_is_deterministic_and_can_be_given():
     panel = random_panel(0, n=400)
-    first, second = (choose_kappa(panel, lambda rows: complete(rows, rank=1), 3) for _ in range(2))
+    first, second = (choose_blend(panel, lambda rows: complete(rows, rank=1), 3) for _ in range(2))
     assert first == second
     assert OneSidedCompletion(rank=1, center="columns", diagonal="free", blend=7.0).fit(panel).blend_ == 7.0
 
 
 def test_a_panel_with_too_many_products_is_not_blended(monkeypatch):
     monkeypatch.setattr("onesided.blending.MOST_PRODUCTS", 10)
-    assert choose_kappa(random_panel(0), lambda rows: pytest.fail("not fitted"), 0) == np.inf
+    assert choose_blend(random_panel(0), lambda rows: pytest.fail("not fitted"), 0) == Blend()
 
 
 def test_without_a_pair_left_to_fit_there_is_no_blend():
     panel = Panel.from_dense([[1.0, np.nan], [np.nan, 3.0]] * 20)
-    assert choose_kappa(panel, lambda rows: pytest.fail("not fitted"), 0) == np.inf
+    assert choose_blend(panel, lambda rows: pytest.fail("not fitted"), 0) == Blend()

@@ -1,21 +1,24 @@
-"""How far to trust a measurement beside the model: κ of the blend, from held-out rows.
+"""How far to trust a measurement beside the model: κ of the blend, for pairs and for means, from held-out rows.
 
-    B_ij(κ) = (N_ij T̂_ij + κ L_ij) / (N_ij + κ)
+    B_ij = (N_ij T̂_ij + κ L_ij) / (N_ij + κ),   L = mmᵀ + YYᵀ,   m_j = (N_jj m̂_j + κ' μ_j) / (N_jj + κ')
 
-A fifth of the rows is held out. L is fitted and T̂, N are measured on the others; then B predicts the products p of two
-entries of a held-out row, and the gain of κ over the model alone is the sum over these products of
+with μ and Y the model's means and loadings, T̂ and m̂ measured. The model's means are those of all rows, as if which
+entries a row has did not depend on it; where it does, the rows that have a column have another mean there, and pairs
+show it.
 
-    (p − L_ij)² − (p − B_ij)².
-
-The κ of the largest gain is taken if that gain exceeds twice its standard error, which is estimated from ten groups of
-held-out rows; otherwise κ is infinite: the model stands alone. Only sums and counts per pair are needed. Where rows
-hold more than 2²³ products, the pairs among some columns stand for all.
+A fifth of the rows is held out. The model is fitted and T̂, m̂ and N are measured on the others; then B predicts the
+products p of two entries of a held-out row, and the gain of (κ, κ') over the model alone is the sum over these products
+of (p − L_ij(∞))² − (p − B_ij)². The two of the largest gain are taken if it exceeds twice its standard error, which is
+that of a sum over held-out rows; otherwise, and where fewer than 30 of them have two entries, both are infinite: the
+model stands alone. Of rows with many products some, drawn at random, stand for all, and where the panel has more than
+2²³ products, the pairs among some columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,62 +27,131 @@ from onesided.measurement import some_columns
 from onesided.moments import PairMoments, hajek
 from onesided.panel import Panel
 from onesided.row_space import RowSpace
+from onesided.tallies import largest_value, tally
 
 Array = npt.NDArray[Any]
 
 HELD_OUT = 5  # one row in so many
-GROUPS = 10
-KAPPAS = np.geomspace(1.0, 1e5, 26)
+KAPPAS = np.append(np.geomspace(1.0, 1e5, 16), np.inf)
+MEAN_KAPPAS = (np.inf, 100.0, 10.0, 1.0)
+FEWEST_ROWS = 30  # held out: below, their standard error tells little
+PRODUCTS_OF_A_ROW = 256
+SCORED_PRODUCTS = 1 << 21
 MOST_PRODUCTS = 1 << 29  # of two entries of a row: beyond, measured pairs would not fit in memory, and none are blended
 
 
-def choose_kappa(panel: Panel, fit: Callable[[Panel], RowSpace], rng: int | np.random.Generator = 0) -> float:
-    """κ for a panel whose model is fitted by ``fit``; infinite where measurements do not help.
+@dataclass(frozen=True)
+class Blend:
+    """How many rows the model counts for beside a measurement."""
+
+    pairs: float = np.inf  # κ
+    means: float = np.inf  # κ'
+
+
+def blended_means(mean: Array, measured: Array, counts: Array, kappa: float) -> Array:
+    """m, from the model's means and the measured ones with their counts.
+
+    >>> blended_means(np.array([1.0, 1.0]), np.array([3.0, 0.0]), np.array([10.0, 0.0]), 10.0)
+    array([2., 1.])
+    """
+    return mean + (measured - mean) * (counts / (counts + kappa))
+
+
+def choose_blend(panel: Panel, fit: Callable[[Panel], RowSpace], rng: int | np.random.Generator = 0) -> Blend:
+    """κ and κ' for a panel whose model is fitted by ``fit``; infinite where measurements do not help.
 
     >>> from onesided import synthetic
     >>> from onesided.row_space import complete
     >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(3000, 20, 6, rng=0), 8, rng=1)
-    >>> choose_kappa(panel, lambda rows: complete(rows, rank=1, center="none")) < 1000  # a model that misses much
+    >>> choose_blend(panel, lambda rows: complete(rows, rank=1, center="none")).pairs < 1000  # a model that misses much
     True
     """
     if np.sum(panel.row_counts.astype(np.float64) ** 2) > MOST_PRODUCTS:
-        return np.inf
-    groups = np.random.default_rng(rng).permutation(panel.n_rows) % (HELD_OUT * GROUPS)  # those below GROUPS: held out
-    weights = np.where(groups < GROUPS, 0.0, panel.row_weights)
+        return Blend()
+    rng = np.random.default_rng(rng)
+    held_out = rng.permutation(panel.n_rows) % HELD_OUT == 0
+    weights = np.where(held_out, 0.0, panel.row_weights)
     if not np.any(weights[panel.row_counts > 1]):
-        return np.inf
+        return Blend()
     found = fit(panel.with_row_weights(weights))
     kept, columns = some_columns(panel)
-    factor = np.column_stack([found.mean, found.loadings])[columns]
-    measured = PairMoments.from_panel(kept.with_row_weights(weights))
-    gains = np.array(
-        [
-            _gains(
-                measured, PairMoments.from_panel(kept.with_row_weights(panel.row_weights * (groups == group))), factor
-            )
-            for group in range(GROUPS)
-        ]
+    products = _products(kept, np.flatnonzero(held_out & (panel.row_weights > 0)), rng)
+    if len(np.unique(products.rows)) < FEWEST_ROWS:
+        return Blend()
+    trained = kept.with_row_weights(weights)
+    scale = largest_value(panel) or 1.0
+    own = tally(trained, scale=scale)
+    means = own.sums / np.where(own.counts > 0, own.counts, 1.0)
+    centred = np.any(found.mean)
+    return _best(
+        products.in_units_of(scale),
+        _measured_at(PairMoments.from_panel(trained), products, scale),
+        np.vecdot(*(found.loadings[columns[at]] / scale for at in (products.i, products.j))),
+        {
+            kappa: blended_means(found.mean[columns] / scale, means, own.counts, kappa)
+            for kappa in (MEAN_KAPPAS if centred else MEAN_KAPPAS[:1])
+        },
     )
-    gains /= np.max(np.abs(gains)) or 1.0  # their unit is the fourth power of the data's
-    total, error = gains.sum(axis=0), np.sqrt(GROUPS * gains.var(axis=0, ddof=1))
-    best = int(np.argmax(total))
-    return float(KAPPAS[best]) if total[best] > 2 * error[best] else np.inf
 
 
-def _gains(measured: PairMoments, held_out: PairMoments, factor: Array) -> Array:
-    """The gain of each κ on the held-out products, from their sums and counts: Σ N' (L² − B²) − 2 S' (L − B)."""
-    i, j = held_out.pairs()
-    off = i != j
-    i, j, sums, counts = i[off], j[off], held_out.sums[off], held_out.counts[off]
-    known = measured.pairs()[0] * measured.n_columns + measured.columns
-    at = np.searchsorted(known, i * measured.n_columns + j)
-    at = np.minimum(at, max(len(known) - 1, 0))
-    seen = known[at] == i * measured.n_columns + j if len(known) else np.zeros(len(i), bool)
-    i, j, sums, counts, at = i[seen], j[seen], sums[seen], counts[seen], at[seen]
-    low_rank = np.einsum("ka,ka->k", factor[i], factor[j])
-    departure, rows = hajek(measured)[at] - low_rank, measured.counts[at]
-    gains = np.empty(len(KAPPAS))
-    for k, kappa in enumerate(KAPPAS):
-        blend = low_rank + departure * rows / (rows + kappa)
-        gains[k] = np.sum(counts * (low_rank**2 - blend**2) - 2 * sums * (low_rank - blend))
-    return gains
+class _Products(NamedTuple):
+    """Products of two entries of a row, each with the weight it has in the sum over all of them."""
+
+    rows: Array
+    i: Array
+    j: Array
+    values: Array
+    weights: Array
+
+    def in_units_of(self, scale: float) -> _Products:
+        return self._replace(values=self.values / scale / scale)
+
+
+def _products(panel: Panel, rows: Array, rng: np.random.Generator) -> _Products:
+    """All products of rows that have few, and as many drawn with replacement of rows that have more."""
+    length = panel.row_counts[rows].astype(np.int64)
+    number = length * (length - 1) // 2
+    most = max(1, min(PRODUCTS_OF_A_ROW, SCORED_PRODUCTS // max(1, np.count_nonzero(number))))
+    drawn = np.minimum(number, most)
+    row = np.repeat(np.arange(len(rows)), drawn)
+    which = np.arange(len(row)) - np.repeat(np.cumsum(drawn) - drawn, drawn)
+    many = number[row] > most
+    which[many] = rng.integers(number[row[many]])
+    second = ((1 + np.sqrt(1 + 8 * which.astype(np.float64))) / 2).astype(np.int64)  # of the pairs 01, 02, 12, 03, ...
+    first = which - second * (second - 1) // 2
+    at = [panel.indptr[rows][row] + one for one in (first, second)]
+    values = panel.values[at[0]].astype(np.float64) * panel.values[at[1]]
+    weights = (number / np.maximum(drawn, 1) * panel.row_weights[rows])[row]
+    return _Products(row, panel.columns[at[0]], panel.columns[at[1]], values, weights)
+
+
+def _measured_at(moments: PairMoments, products: _Products, scale: float) -> tuple[Array, Array]:
+    """T̂, in units of the scale, and N at the pairs of products; both zero where no row has the pair."""
+    if moments.n_pairs == 0:
+        return np.zeros(len(products.i)), np.zeros(len(products.i))
+    known = moments.pairs()[0] * moments.n_columns + moments.columns
+    wanted = products.i.astype(np.int64) * moments.n_columns + products.j
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    seen = known[at] == wanted
+    return np.where(seen, hajek(moments)[at] / scale / scale, 0.0), np.where(seen, moments.counts[at], 0.0)
+
+
+def _best(products: _Products, measured: tuple[Array, Array], common: Array, means: dict[float, Array]) -> Blend:
+    """The blend of the largest gain, or none where that is within two standard errors of nothing."""
+    target, counts = measured
+    i, j, n_rows = products.i, products.j, int(products.rows[-1]) + 1
+    alone = _squared(products, means[np.inf][i] * means[np.inf][j] + common)
+    best, blend = 0.0, Blend()
+    for mean_kappa, mean in means.items():
+        model = mean[i] * mean[j] + common
+        for kappa in KAPPAS:
+            value = model + (target - model) * (counts / (counts + kappa))
+            gains = np.bincount(products.rows, alone - _squared(products, value), n_rows)
+            total, error = float(gains.sum()), float(np.sqrt(n_rows * gains.var()))
+            if total > best and total > 2 * error:
+                best, blend = total, Blend(float(kappa), float(mean_kappa))
+    return blend
+
+
+def _squared(products: _Products, value: Array) -> Array:
+    return np.asarray(products.weights * (products.values - value) ** 2)

@@ -29,7 +29,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from onesided.blending import choose_kappa
+from onesided.blending import Blend, blended_means, choose_blend
 from onesided.checkpoint import Checkpoint, Work
 from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError, counted
@@ -97,8 +97,8 @@ class OneSidedCompletion(OneSidedEstimator):
         ρ in units of the sampling noise in the sums of products.
     blend : "auto", float or None, default "auto"
         κ, a number of rows: ``second_moment_`` averages measured and completed entries, κ against the rows that
-        measured a pair. "auto" takes it from held-out rows, and blends only where that helps
-        (:mod:`onesided.blending`). None: only the diagonal is measured.
+        measured a pair. "auto" takes it from held-out rows, and blends only where that helps; measured column means
+        likewise (:mod:`onesided.blending`). None: only the diagonal is measured.
     noise_variance : float or array of d, optional
         The variance of the measurement noise in an entry, where it is known and T is wanted without it: it is taken
         off the diagonal of T, which does not fall below zero.
@@ -117,6 +117,9 @@ class OneSidedCompletion(OneSidedEstimator):
         What was chosen or given.
     blend_ : float
         κ; infinite where measured entries are not blended in.
+    mean_blend_ : float
+        κ': in ``second_moment_`` the mean of a column is that of its entries, and ``mean_`` counts for κ' rows beside
+        it; infinite where it is ``mean_`` alone.
     selection_ : Selection or None
         Every setting that was tried with its held-out score, as a table; None where nothing was left open, or where
         fewer than ten rows have two entries.
@@ -231,7 +234,8 @@ class OneSidedCompletion(OneSidedEstimator):
         setting, selection = self._choose(panel, rng, progress, kept)
         # One seed for each, drawn whether or not the work was done before.
         seeds = [int(seed) for seed in rng.integers(2**31, size=2)]
-        self.blend_ = self._choose_blend(panel, setting, seeds[0], progress, kept.work("blend"))
+        blend = self._choose_blend(panel, setting, seeds[0], progress, kept.work("blend"))
+        self.blend_, self.mean_blend_ = blend.pairs, blend.means
         found = fit_row_space(panel, setting, seeds[1], progress=progress, work=kept.work("fit"))
         self.selection_, self.solve_ = selection, found.solve
         self.rank_, self.center_, self.diagonal_ = setting.rank, setting.center, setting.diagonal
@@ -283,16 +287,16 @@ class OneSidedCompletion(OneSidedEstimator):
         )
         return selection.setting, selection
 
-    def _choose_blend(self, panel: Panel, setting: Setting, seed: int, progress: Progress | None, work: Work) -> float:
+    def _choose_blend(self, panel: Panel, setting: Setting, seed: int, progress: Progress | None, work: Work) -> Blend:
         if self.blend is None or (self.blend == "auto" and not enough_rows(panel)):
-            return np.inf
+            return Blend()
         if self.blend != "auto":
-            return float(self.blend)
+            return Blend(float(self.blend))
 
         def fit(rows: Panel) -> RowSpace:
             return fit_row_space(rows, setting, seed, passes=SEARCH_PASSES, progress=progress, work=work)
 
-        return float(work.done(lambda: {"kappa": choose_kappa(panel, fit, seed)})["kappa"])
+        return Blend(**work.done(lambda: asdict(choose_blend(panel, fit, seed))))
 
     def _refines(self, n_columns: int) -> bool:
         if self.refine != "auto":
@@ -375,7 +379,7 @@ class OneSidedCompletion(OneSidedEstimator):
         self.second_moment_ = SecondMoment(
             loadings,
             measured,
-            mean=self.mean_ if np.any(self.mean_) else None,
+            mean=self._blended_mean() if np.any(self.mean_) else None,
             column_ids=self.column_ids_,
             panel=panel,
             kappa=np.inf if panel is None else self.blend_,
@@ -386,19 +390,22 @@ class OneSidedCompletion(OneSidedEstimator):
 
     @property
     def covariance_(self) -> SecondMoment:
-        """T − μμᵀ: how columns vary together around their means."""
+        """T less the products of means: how columns vary together around them."""
         check_is_fitted(self)
-        T = self.second_moment_
-        measured = self.measured_.around(self.mean_)
+        T, mean = self.second_moment_, self._blended_mean()
+        measured = self.measured_.around(mean)
         return SecondMoment(
             self._loadings(),
             measured if self.noise_variance is None else measured.without(self.noise_variance),
             column_ids=self.column_ids_,
-            panel=None if T.panel is None else T.panel.centred(self.mean_),
+            panel=None if T.panel is None else T.panel.centred(mean),
             kappa=T.kappa,
             output="blend",
             common=int(self.row_variance_ > 0),
         )
+
+    def _blended_mean(self) -> Array:
+        return blended_means(self.mean_, self.measured_.means, self.measured_.counts, self.mean_blend_)
 
     def _loadings(self) -> Array:
         return RowSpace(self.mean_, self.factor_, self.noise_variance_, self.solve_, self.row_variance_).loadings
@@ -421,7 +428,7 @@ class OneSidedCompletion(OneSidedEstimator):
     def _fitted_settings(self) -> dict[str, Any]:
         chosen = {name: getattr(self, f"{name}_") for name in ("rank", "center", "diagonal", "row_variance")}
         chosen["refinement"] = None if self.refinement_ is None else asdict(self.refinement_)
-        counts = {"blend": self.blend_, "row_pull": self.row_noise_.pull}
+        counts = {"blend": self.blend_, "mean_blend": self.mean_blend_, "row_pull": self.row_noise_.pull}
         chosen |= {name: one if np.isfinite(one) else None for name, one in counts.items()}  # JSON has no infinity
         chosen["row_level"] = self.row_noise_.level
         return chosen | {"selection": None if self.selection_ is None else asdict(self.selection_)}
@@ -431,8 +438,10 @@ class OneSidedCompletion(OneSidedEstimator):
         for name in ("rank", "center", "diagonal", "row_variance"):
             setattr(self, f"{name}_", fitted[name])
         self.refinement_ = None if fitted["refinement"] is None else Refinement(**fitted["refinement"])
-        blend, pull = (np.inf if fitted[name] is None else fitted[name] for name in ("blend", "row_pull"))
-        self.blend_, self.row_noise_ = blend, RowNoise(pull, fitted["row_level"])
+        self.blend_, self.mean_blend_, pull = (
+            np.inf if fitted.get(name) is None else fitted[name] for name in ("blend", "mean_blend", "row_pull")
+        )
+        self.row_noise_ = RowNoise(pull, fitted["row_level"])
         self.selection_ = None
         if tried is not None:
             trials = tuple(Trial(**one) for one in tried["trials"])

@@ -43,6 +43,7 @@ ROOMS = [
     "packing",
     "estimator",
     "completion",
+    "baselines",
     "datasets",
     "experiments",
     "report",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onesided.kernels import cpu, pairs, posterior, reference, text
+from onesided.kernels import cpu, factorization, pairs, posterior, reference, text
 
 RNG = np.random.default_rng(7)
 
@@ -491,3 +491,32 @@ def test_blocks_of_rows_add_up(dtype):
     tail = cpu.row_pass(indptr[cut:], columns, values, weights[cut:], *around)
     close(head[0] + tail[0], whole[0], dtype)
     close(head[1] + tail[1], whole[1], dtype)
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_entry_pass(panel, dtype, rank):
+    indptr, columns, values, weights, d = panel
+    n = len(indptr) - 1
+    factors = [cpu.padded(factor(size, rank, np.float64)) for size in (n, d)]
+    found = []
+    for kernels in (factorization, reference):
+        GX = np.full_like(factors[0], np.nan)
+        loss, GY = kernels.entry_pass(indptr, columns, values.astype(dtype), weights, *factors, GX)
+        found.append((loss, GX, GY))
+    for actual, expected in zip(*found, strict=True):
+        close(actual, expected, np.float64)
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_pair_values_and_products(panel, rank):
+    d = panel[-1]
+    pointers, columns, *_ = pair_moments(reference, panel, np.float64, False, [(0, d)])
+    left, right = (cpu.padded(one) for one in (factor(d, rank, np.float64), factor(d, rank, np.float64)[::-1]))
+    first = d // 3
+    block, found = (first, pointers[first:], columns), []
+    for kernels in (factorization, reference):
+        values = np.ones(len(columns))  # those of other blocks stay
+        kernels.pair_values(*block, left, right, values)
+        found.append((values, kernels.pair_product(*block, values, right)))
+    for actual, expected in zip(*found, strict=True):
+        close(actual, expected, np.float64)

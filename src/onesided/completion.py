@@ -226,7 +226,7 @@ class OneSidedCompletion(OneSidedEstimator):
         tells how it goes: the loss of a moment solution, the mean logarithm of the noise variance when refining.
         """
         self._validate_params()
-        panel = _with_weights_as_counts(self._read_for_fit(X))
+        panel = with_weights_as_counts(self._read_for_fit(X))
         check_fittable(panel, 0 if self.rank == "auto" else self.rank)
         check_noise(self.noise_variance, panel.n_columns)
         kept = Checkpoint.of(checkpoint, panel, self.get_params())
@@ -247,7 +247,7 @@ class OneSidedCompletion(OneSidedEstimator):
         self.factor_ = found.factor
         self.row_noise_ = BestLinearPredictor.of(found).learn_row_noise(panel)
         self._set_row_space(Measured.from_panel(panel), panel)
-        _warn_of_parts(self.measured_)
+        warn_of_parts(self.measured_)
         return self
 
     def _choose(
@@ -544,7 +544,7 @@ class HajekGD(OneSidedEstimator):
                 raise InputError(f"{self.solve_.message}; try step_size={stable_step(moments, rng):.1g}")
             self.mean_, self.factor_ = np.zeros(panel.n_columns), self.solve_.factor
             self._set_row_space(Measured.from_panel(panel), panel, moments)
-            _warn_of_parts(self.measured_)
+            warn_of_parts(self.measured_)
             values, vectors = top_eigenpairs(self.second_moment_.algorithm1, self.rank, rng)
         signs = np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(self.rank)])
         self.eigenvalues_, self.components_ = values, (vectors * np.where(signs < 0, -1.0, 1.0)).T
@@ -581,7 +581,7 @@ class HajekGD(OneSidedEstimator):
     _saved_arrays: ClassVar[tuple[str, ...]] = (*OneSidedEstimator._saved_arrays, "components", "eigenvalues")
 
 
-def _with_weights_as_counts(panel: Panel) -> Panel:
+def with_weights_as_counts(panel: Panel) -> Panel:
     """The panel as it is, or with weights of mean one where all are below one and so cannot count rows."""
     used = panel.row_weights[panel.row_weights > 0]
     if len(used) == 0 or used.max() >= 1:
@@ -589,7 +589,8 @@ def _with_weights_as_counts(panel: Panel) -> Panel:
     return panel.with_row_weights(panel.row_weights / used.mean())
 
 
-def _warn_of_parts(measured: Measured) -> None:
+def warn_of_parts(measured: Measured) -> None:
+    """Tell the caller of a fit that columns fall into parts between which nothing is known."""
     parts = int(measured.parts.max()) + 1
     if parts > 1:
         others = counted(int(np.count_nonzero(measured.parts > 0)), "column is", "columns are")

@@ -1,4 +1,4 @@
-"""What both estimators share: reading input, scoring, and the way to and from disk."""
+"""What estimators share: reading input, scoring, and the way to and from disk."""
 
 from __future__ import annotations
 
@@ -111,8 +111,9 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         parameters = {
             name: one.tolist() if isinstance(one, np.ndarray) else one for name, one in self.get_params().items()
         }
-        seed = parameters["random_state"]  # a generator's state is not part of the model
-        parameters["random_state"] = int(seed) if isinstance(seed, Integral) else None
+        if "random_state" in parameters:  # a generator's state is not part of the model
+            seed = parameters["random_state"]
+            parameters["random_state"] = int(seed) if isinstance(seed, Integral) else None
         settings = {
             "estimator": type(self).__name__,
             "parameters": parameters,

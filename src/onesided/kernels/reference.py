@@ -156,6 +156,40 @@ def pair_pass(
     return loss, gradient
 
 
+def entry_pass(
+    indptr: Array, columns: Array, values: Array, weights: Array, X: Array, Y: Array, GX: Array
+) -> tuple[float, Array]:
+    """Σ w e² over the entries, e = x_uᵀy_j − v_uj, and its gradients: 2 Σ_j w e y_j into ``GX``, and 2 Σ_u w e x_u.
+
+    X and ``GX`` have a line for each row of the block, Y one for each column.
+    """
+    loss, GY = 0.0, np.zeros(Y.shape)
+    for u, row in _rows(indptr):
+        B = Y[columns[row]]
+        e = B @ X[u] - values[row]
+        loss += weights[u] * float(e @ e)
+        GX[u] = 2 * weights[u] * (e @ B)
+        GY[columns[row]] += 2 * weights[u] * np.outer(e, X[u])
+    return loss, GY
+
+
+def pair_values(first: int, indptr: Array, columns: Array, left: Array, right: Array, out: Array) -> None:
+    """l_iᵀr_j at every pair, i = ``first + k`` for the block's k-th row, into ``out`` at the places of the pairs."""
+    for k, row in _rows(indptr):
+        out[row] = right[columns[row]] @ left[first + k]
+
+
+def pair_product(first: int, indptr: Array, columns: Array, values: Array, V: Array) -> Array:
+    """The symmetric matrix with ``values`` at the block's pairs i ≤ j, and at (j, i), times V."""
+    product = np.zeros(V.shape)
+    for k, row in _rows(indptr):
+        i, j = first + k, columns[row]
+        product[i] += values[row] @ V[j]
+        off = j != i
+        product[j[off]] += np.outer(values[row][off], V[i])
+    return product
+
+
 def first_values(indptr: Array, columns: Array, values: Array, weights: Array, n_columns: int) -> tuple[Array, Array]:
     """Whether a row of positive weight has each column, and the value of the first that does."""
     seen, first = np.zeros(n_columns, dtype=bool), np.zeros(n_columns)

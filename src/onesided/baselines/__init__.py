@@ -1,0 +1,1 @@
+"""Other methods behind the same interface, to compare with."""

@@ -1,0 +1,83 @@
+"""What all baselines share: T from a factor, and rows filled in from their coordinates."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.errors import InputError
+from onesided.estimator import OneSidedEstimator, Unknown
+from onesided.imputation import check_positions, observed_positions
+from onesided.panel import Panel
+from onesided.second_moment import Measured, Output, SecondMoment
+from onesided.solvers.result import SolveResult
+
+Array = npt.NDArray[Any]
+
+
+class Baseline(OneSidedEstimator):
+    """T = μμᵀ + XXᵀ with X in its principal axes; row u is predicted by μ + L q_u.
+
+    Subclasses fit ``mean_`` and ``factor_`` and say what L and q_u are.
+    """
+
+    measured_: Measured
+    _output: ClassVar[Output] = "low_rank"
+    _mean_in_moment: ClassVar[bool] = True
+
+    def _loadings(self) -> Array:
+        """L, d × k."""
+        return np.ascontiguousarray(self.components_.T)
+
+    def _coordinates(self, panel: Panel) -> Array:
+        """q of every row."""
+        raise NotImplementedError
+
+    def transform(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
+        """Coordinates of rows on ``components_``: ``transform(X) @ components_ + mean_`` predicts them."""
+        panel = self._read_for_use(X, unknown)
+        return np.asarray(self._coordinates(panel) @ (self._loadings().T @ self.components_.T))
+
+    def impute(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
+        """Rows filled in, as a dense array; observed entries stay as they are."""
+        panel = self._read_for_use(X, unknown)
+        filled: Array = self.mean_ + self._coordinates(panel) @ self._loadings().T
+        filled[observed_positions(panel)] = panel.values
+        return filled
+
+    def impute_at(self, X: Any, rows: Any, columns: Any, *, unknown: Unknown = "refuse") -> Array:
+        """Predictions at positions of X: row positions and column positions of the model, of one length.
+
+        An observed entry is predicted like any other, from all of its row.
+        """
+        panel = self._read_for_use(X, unknown)
+        rows, columns = check_positions(panel, rows, columns)
+        asked, back = np.unique(rows, return_inverse=True)
+        q = self._coordinates(panel.take_rows(asked)) if len(asked) else np.zeros((0, len(self._loadings().T)))
+        return np.asarray(self.mean_[columns] + np.einsum("ka,ka->k", q[back], self._loadings()[columns]))
+
+    def _set_row_space(self, measured: Measured, panel: Panel | None) -> None:
+        self.measured_ = measured
+        lengths = np.linalg.norm(self.factor_, axis=0)
+        self.eigenvalues_ = lengths**2
+        self.components_ = (self.factor_ / np.where(lengths > 0, lengths, 1.0)).T
+        self.second_moment_ = SecondMoment(
+            self.factor_,
+            measured,
+            mean=self.mean_ if self._mean_in_moment and np.any(self.mean_) else None,
+            column_ids=self.column_ids_,
+            panel=panel,
+            kappa=np.inf,
+            output=self._output,
+            common=self.factor_.shape[1],  # between parts, too, T is what the method says
+        )
+
+
+def check_descent(solve: SolveResult, learning_rate: float) -> None:
+    """Refuse what a descent that diverged has left."""
+    if solve.status == "diverged":
+        raise InputError(
+            f"diverged: {solve.detail}; try learning_rate={learning_rate / 10:.1g}, or values in a larger unit"
+        )

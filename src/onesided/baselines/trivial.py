@@ -1,0 +1,116 @@
+"""The least that any method must beat: one number for all of T, and the column means alone."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.baselines.baseline import Baseline
+from onesided.completion import with_weights_as_counts
+from onesided.engines.local import single_blas_thread
+from onesided.panel import Panel
+from onesided.refinement import refine
+from onesided.row_space import check_fittable, complete
+from onesided.second_moment import Measured
+from onesided.solvers.result import Progress, SolveResult
+from onesided.tallies import column_means, largest_value, tally
+
+Array = npt.NDArray[Any]
+
+
+class MeansAlone(Baseline):
+    """A row is predicted by ``mean_``, whatever it holds: its coordinates are zero. Nothing is drawn at random."""
+
+    def _coordinates(self, panel: Panel) -> Array:
+        return np.zeros((panel.n_rows, len(self.components_)))
+
+
+class Constant(MeansAlone):
+    """T = c · 11ᵀ, c the mean product of two different entries of a row; every entry of M is the mean of all.
+
+    Each product weighs alike but for the weight of its row. A second moment has no negative eigenvalue: where c is
+    below zero, T is zero.
+
+    Attributes
+    ----------
+    factor_ : array of d × 1
+        √c throughout.
+    mean_ : array of d
+        The mean of all entries. It is not part of T: c is.
+    components_, eigenvalues_, second_moment_, column_ids_
+        As of every estimator.
+
+    Examples
+    --------
+    >>> model = Constant().fit([[1.0, 2.0, np.nan], [3.0, 1.0, 1.0]])
+    >>> round(model.second_moment_[0, 2].value, 10)  # (2 + 3 + 3 + 1) / 4
+    2.25
+    >>> model.impute_at([[1.0, 2.0, np.nan]], [0], [2])
+    array([1.6])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
+    _mean_in_moment = False
+
+    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
+        """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
+        panel = self._read_for_fit(X)
+        check_fittable(panel, 0)
+        scale = largest_value(panel) or 1.0
+        own = tally(panel, scale=scale)
+        level = float(own.sums.sum() / own.counts.sum())
+        self.mean_ = np.full(panel.n_columns, level * scale)
+        self.factor_ = np.full((panel.n_columns, 1), np.sqrt(max(own.mean_product, 0.0)) * scale)
+        self.solve_ = SolveResult(self.factor_, "completed", (), 1)
+        self._set_row_space(Measured.from_panel(panel), panel)
+        return self
+
+
+class ColumnMeans(MeansAlone):
+    """T = μμᵀ, and every entry of M the mean of its column.
+
+    Parameters
+    ----------
+    shrink : bool, default False
+        Whether means are pulled to their own mean by empirical Bayes: μ_j ~ N(m, σ²) with everything estimated, which
+        is what :class:`onesided.OneSidedCompletion` of rank 0 does with ``center="columns"``.
+
+    Attributes
+    ----------
+    mean_ : array of d
+        μ; the mean of all entries for a column never seen.
+    factor_, components_, eigenvalues_ : arrays of d × 0, 0 × d and 0
+        There is no factor.
+    second_moment_, column_ids_
+        As of every estimator.
+
+    Examples
+    --------
+    >>> model = ColumnMeans().fit([[1.0, 2.0, np.nan], [3.0, 1.0, 1.0]])
+    >>> model.mean_, model.second_moment_[0, 1].value
+    (array([2. , 1.5, 1. ]), 3.0)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"shrink": ["boolean"]}
+
+    def __init__(self, *, shrink: bool = False) -> None:
+        self.shrink = shrink
+
+    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
+        """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
+        self._validate_params()
+        panel = self._read_for_fit(X)
+        check_fittable(panel, 0)
+        with single_blas_thread():
+            if self.shrink:
+                counted = with_weights_as_counts(panel)
+                start = complete(counted, rank=0, center="columns")
+                self.mean_ = refine(counted, start, center="columns", progress=progress).mean
+            else:
+                self.mean_ = column_means(panel)
+        self.factor_ = np.zeros((panel.n_columns, 0))
+        self.solve_ = SolveResult(self.factor_, "completed", (), 1)
+        self._set_row_space(Measured.from_panel(panel), panel)
+        return self

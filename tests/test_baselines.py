@@ -1,0 +1,275 @@
+"""Other methods behind the same interface: one contract for all, then the mathematics of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onesided import InputError, OneSidedCompletion, Panel, synthetic
+from onesided.baselines.alternating_gd import AlternatingGD, EntryObjective
+from onesided.baselines.trivial import ColumnMeans, Constant
+from onesided.engines import local
+from onesided.solvers.adam import adam
+from tests.conftest import random_panel
+
+BASELINES = [
+    AlternatingGD(rank=2, epochs=40, random_state=0),
+    ColumnMeans(),
+    ColumnMeans(shrink=True),
+    Constant(),
+]
+MATRIX = [one for one in BASELINES if hasattr(one, "fitted_at")]
+FACTORED = [one for one in BASELINES if "rank" in one.get_params()]
+DESCENTS = [one for one in BASELINES if "learning_rate" in one.get_params()]
+
+
+def named(one):
+    return repr(one).split("(")[0] + ("Shrunk" if "shrink=True" in repr(one) else "")
+
+
+@pytest.fixture(params=BASELINES, ids=named)
+def baseline(request):
+    return request.param
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_is_fitted_fits_together(baseline, weighted):
+    panel = random_panel(3, weighted=weighted, low=0)
+    model = baseline.fit(panel)
+    d, k = model.factor_.shape
+    assert d == len(model.mean_) == panel.n_columns
+    assert model.components_.shape[1] == d
+    assert len(model.components_) == len(model.eigenvalues_) <= k
+    T = model.second_moment_.to_dense()
+    np.testing.assert_array_equal(T, T.T)
+    np.testing.assert_allclose(model.second_moment_ @ np.eye(d), T, atol=1e-10)
+    low_rank = model.second_moment_.low_rank.to_dense()
+    assert np.linalg.eigvalsh(low_rank)[0] > -1e-10 * np.linalg.norm(low_rank)
+    gram = model.components_ @ model.components_.T
+    kept = model.eigenvalues_ > 1e-12 * model.eigenvalues_.max(initial=0.0)
+    np.testing.assert_allclose(gram, np.diag(kept.astype(float)), atol=1e-7)
+    assert np.all(np.diff(model.eigenvalues_) <= 1e-12)
+    assert model.solve_.succeeded
+    assert np.isfinite(model.score(panel))
+
+
+def test_rows_are_filled_in(baseline):
+    panel = random_panel(3, low=0)
+    model = baseline.fit(panel)
+    filled = model.impute(panel)
+    observed = ~np.isnan(panel.to_dense())
+    np.testing.assert_array_equal(filled[observed], panel.to_dense()[observed])
+    assert np.isfinite(filled).all()
+    rows, columns = np.nonzero(~observed)
+    np.testing.assert_allclose(model.impute_at(panel, rows, columns), filled[~observed], atol=1e-10)
+    predicted = model.transform(panel) @ model.components_ + model.mean_
+    np.testing.assert_allclose(predicted[~observed], filled[~observed], atol=1e-8)
+    assert model.impute_at(panel, [], []).shape == (0,)
+    with pytest.raises(InputError, match="column position 12 is outside 0 to 11"):
+        model.impute_at(panel, [0], [12])
+
+
+def test_the_same_seed_gives_the_same_model_at_any_number_of_threads(baseline, monkeypatch):
+    panel = random_panel(1, n=300)
+    for size in ("alternating_gd.BLOCK_ENTRIES",):
+        monkeypatch.setattr(f"onesided.baselines.{size}", 50)
+    monkeypatch.setattr(local, "SMALLEST_BLOCK", 50)
+    found = []
+    for threads in ("1", "2", "3"):
+        monkeypatch.setenv(local.THREADS_VARIABLE, threads)
+        model = baseline.fit(panel)
+        found.append((model.factor_, model.mean_, model.transform(panel)))
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def test_models_travel(baseline, tmp_path):
+    panel = random_panel(2, n=80)
+    model = baseline.fit(panel)
+    for with_panel in (True, False):
+        model.save(tmp_path / "model", panel=with_panel)
+        loaded = type(baseline).load(tmp_path / "model")
+        assert repr(loaded) == repr(model)
+        np.testing.assert_array_equal(loaded.impute(panel), model.impute(panel))
+        np.testing.assert_array_equal(loaded.second_moment_.to_dense(), model.second_moment_.to_dense())
+        np.testing.assert_array_equal(loaded.eigenvalues_, model.eigenvalues_)
+        assert loaded.solve_.message == model.solve_.message
+
+
+def test_what_was_never_seen_is_finite(baseline):
+    dense = random_panel(4, n=40).to_dense()
+    dense[:, 5], dense[7] = np.nan, np.nan
+    dense[:, 6] = np.nan
+    dense[8], dense[8, 6] = np.nan, 2.0  # a column that stands beside no other
+    model = baseline.fit(dense)
+    assert np.isfinite(model.second_moment_.to_dense()).all()
+    assert np.isfinite(model.impute(dense)).all()
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_panels_without_variation_give_finite_answers(baseline, value):
+    panel = random_panel(0)
+    model = baseline.fit(Panel(panel.indptr, panel.columns, np.full(panel.n_entries, value), panel.n_columns))
+    assert np.isfinite(model.second_moment_.to_dense()).all()
+    assert np.isfinite(model.impute(panel)).all()
+
+
+def test_rows_of_weight_zero_are_no_evidence(baseline):
+    panel = random_panel(5, n=40)
+    weights = np.repeat([1.0, 0.0], 20)
+    spoilt = Panel(
+        panel.indptr,
+        panel.columns,
+        np.where(np.arange(panel.n_entries) < panel.indptr[20], panel.values, 1e3),
+        panel.n_columns,
+        row_weights=weights,
+    )
+    one, other = (baseline.fit(p).second_moment_.low_rank.to_dense() for p in (spoilt, panel.with_row_weights(weights)))
+    np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (np.full((3, 4), np.nan), "nothing was observed: 3 rows and 4 columns"),
+        ([[1.0], [2.0]], r"one column \(n_features = 1\)"),
+        ([[1.0, np.nan], [np.nan, 2.0]], "no row has two observed entries"),
+    ],
+)
+def test_panels_that_cannot_be_fitted(baseline, data, message):
+    with pytest.raises(InputError, match=message):
+        baseline.fit(data)
+
+
+@pytest.mark.parametrize("baseline", FACTORED, ids=named)
+def test_a_rank_above_the_number_of_columns(baseline):
+    with pytest.raises(InputError, match="rank=13 is larger than the panel's 12 columns; choose at most 12"):
+        type(baseline)(rank=13).fit(random_panel(0))
+
+
+@pytest.mark.parametrize("baseline", FACTORED, ids=named)
+def test_progress_is_told(baseline):
+    told = []
+    baseline.fit(random_panel(0), progress=lambda done, value: told.append((done, value)))
+    assert told[0][0] == 1
+    assert np.isfinite(told).all()
+
+
+@pytest.mark.parametrize("baseline", DESCENTS, ids=named)
+def test_divergence_is_an_error_with_its_remedy(baseline):
+    settings = baseline.get_params() | {"learning_rate": 1e200}
+    with pytest.raises(
+        InputError, match=r"diverged: with learning_rate=1e.200 the loss went from .*; try learning_rate"
+    ):
+        type(baseline)(**settings).fit(random_panel(0))
+
+
+def test_parts_are_told_of():
+    dense = np.full((40, 4), np.nan)
+    rng = np.random.default_rng(0)
+    dense[:20, :2], dense[20:, 2:] = rng.normal(size=(20, 2)), rng.normal(size=(20, 2))
+    for baseline in FACTORED:
+        with pytest.warns(UserWarning, match="the panel falls into 2 parts") as caught:
+            baseline.fit(dense)
+        assert caught[0].filename == __file__
+
+
+# Completions of the whole matrix
+
+
+@pytest.mark.parametrize("baseline", MATRIX, ids=named)
+def test_the_second_moment_is_that_of_the_completed_matrix(baseline):
+    panel = random_panel(3, weighted=True)
+    model = baseline.fit(panel)
+    rows, columns = (index.ravel() for index in np.indices(panel.shape))
+    M = model.fitted_at(rows, columns).reshape(panel.shape)
+    np.testing.assert_allclose(M, model.row_factors_ @ model.column_factors_.T, atol=1e-12)
+    T = M.T @ (panel.row_weights[:, None] * M) / panel.row_weights.sum()
+    np.testing.assert_allclose(model.second_moment_.to_dense(), T, atol=1e-10 * np.abs(T).max())
+
+
+@pytest.mark.parametrize("baseline", MATRIX, ids=named)
+def test_positions_of_the_completed_matrix(baseline, tmp_path):
+    model = baseline.fit(random_panel(0))
+    with pytest.raises(InputError, match="row position 60 is outside 0 to 59"):
+        model.fitted_at([60], [0])
+    model.save(tmp_path / "model", panel=False)
+    with pytest.raises(InputError, match="saved without its panel; use impute_at, or save the model together"):
+        type(baseline).load(tmp_path / "model").fitted_at([0], [0])
+    model.save(tmp_path / "model")
+    loaded = type(baseline).load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.fitted_at([3], [4]), model.fitted_at([3], [4]))
+
+
+def test_gradient_of_the_squared_errors():
+    panel = random_panel(2, weighted=True)
+    objective, rng = EntryObjective(panel, panel.row_weights), np.random.default_rng(0)
+    A, B, da, db = (rng.normal(size=(size, 3)) for size in (60, 12, 60, 12))
+    _, GA, GB = objective(A, B)
+    step = 1e-5
+    difference = objective(A + step * da, B + step * db)[0] - objective(A - step * da, B - step * db)[0]
+    assert difference / (2 * step) == pytest.approx(np.vdot(GA, da) + np.vdot(GB, db), rel=1e-7)
+    hidden = panel.to_dense() - A @ B.T
+    assert objective(A, B)[0] == pytest.approx(np.nansum(panel.row_weights[:, None] * hidden**2), rel=1e-12)
+
+
+def test_alternating_descent_recovers_a_matrix_of_low_rank():
+    truth = synthetic.linear_mixture(400, 20, 2, rng=0)
+    panel = synthetic.sample_fixed(truth, 12, rng=1)
+    model = AlternatingGD(rank=2, epochs=600, random_state=0).fit(panel)
+    M = truth.to_dense()
+    found = model.row_factors_ @ model.column_factors_.T
+    assert np.linalg.norm(found - M) < 1e-2 * np.linalg.norm(M)
+    np.testing.assert_allclose(model.impute(panel), M, atol=0.05)
+
+
+def test_steps_of_adam_are_its_formula():
+    visited = []
+
+    def value_and_gradient(x):
+        visited.append(x.copy())
+        return float(np.sum(x**4)), 4 * x**3
+
+    result = adam(value_and_gradient, np.array([1.0, -3.0]), learning_rate=0.2, iterations=4)
+    x, m, s = np.array([1.0, -3.0]), np.zeros(2), np.zeros(2)
+    for t in range(1, 5):
+        g = 4 * x**3
+        m, s = 0.9 * m + 0.1 * g, 0.999 * s + 0.001 * g**2
+        x = x - 0.2 * (m / (1 - 0.9**t)) / (np.sqrt(s / (1 - 0.999**t)) + 1e-8)
+        np.testing.assert_allclose(visited[t], x, rtol=1e-12)
+    np.testing.assert_array_equal(result.factor, visited[-1])
+    assert result.passes == len(result.history) == 5
+
+
+# Means
+
+
+def test_the_constant_is_its_formula():
+    panel = random_panel(1, weighted=True)
+    dense, total, weight = panel.to_dense(), 0.0, 0.0
+    for row, w in zip(dense, panel.row_weights, strict=True):
+        v = row[~np.isnan(row)]
+        total += w * (v.sum() ** 2 - v @ v)
+        weight += w * len(v) * (len(v) - 1)
+    model = Constant().fit(panel)
+    np.testing.assert_allclose(model.second_moment_.to_dense(), total / weight, rtol=1e-12)
+    counts = np.repeat(panel.row_weights, panel.row_counts)
+    np.testing.assert_allclose(model.mean_, np.average(panel.values, weights=counts), rtol=1e-12)
+
+
+def test_a_constant_below_zero_is_none():
+    model = Constant().fit([[1.0, -1.0], [2.0, -2.0]])
+    np.testing.assert_array_equal(model.second_moment_.to_dense(), 0.0)
+
+
+def test_shrunk_means_are_those_of_rank_zero():
+    panel = random_panel(1, n=300)
+    plain, shrunk = ColumnMeans().fit(panel), ColumnMeans(shrink=True).fit(panel)
+    np.testing.assert_allclose(plain.mean_, np.nanmean(panel.to_dense(), axis=0), rtol=1e-12)
+    library = OneSidedCompletion(rank=0, center="columns", diagonal="free", refine="variational").fit(panel)
+    np.testing.assert_array_equal(shrunk.mean_, library.mean_)
+    assert np.ptp(shrunk.mean_) < np.ptp(plain.mean_)
+    relative = panel.with_row_weights(np.full(300, 0.01))
+    np.testing.assert_allclose(ColumnMeans(shrink=True).fit(relative).mean_, shrunk.mean_, rtol=1e-9)
+    np.testing.assert_allclose(shrunk.second_moment_.to_dense(), np.outer(shrunk.mean_, shrunk.mean_))

@@ -25,7 +25,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -35,6 +34,7 @@ from scipy.stats import norm
 from sklearn.datasets import load_digits
 
 from onesided import OneSidedCompletion, PairMoments, Panel, synthetic
+from onesided.baselines.factor_analysis import FactorAnalysisEM
 from onesided.moments import hajek
 
 Array = npt.NDArray[Any]
@@ -335,61 +335,10 @@ def split(name: str, entries: Entries) -> tuple[str, Entries, Entries]:
 # Recovering the covariance
 
 
-def factor_analysis(panel: Panel, rank: int, rng: np.random.Generator, iterations: int = 100) -> Array:
-    """ΛΛᵀ + Ψ by expectation maximisation for rows μ + Λz + ε with missing entries, from a random start.
-
-    Variances of noise stay above a thousandth of the mean variance of a column.
-    """
-    mean, variance = column_moments(panel)
-    factor = rng.normal(size=(panel.n_columns, rank)) * np.sqrt(0.1 * variance / rank)[:, None]
-    least = 1e-3 * variance.mean()
-    loadings, noise = np.column_stack([factor, mean]), np.maximum(variance, least)
-    for _ in range(iterations):
-        moments = expected_moments(panel.indptr, panel.columns, panel.values.astype(np.float64), loadings, noise)
-        loadings, noise = maximised(*moments, panel.column_counts, least)
-    return np.asarray(loadings[:, :rank] @ loadings[:, :rank].T + np.diag(noise))
-
-
-def maximised(gram: Array, cross: Array, squares: Array, counts: Array, least: float) -> tuple[Array, Array]:
-    """Each column's regression on (z, 1), and what is left of its variance."""
-    identity = np.eye(gram.shape[1])
-    loadings = np.linalg.solve(gram + 1e-9 * identity, cross[:, :, None])[:, :, 0]
-    left = squares - np.sum(loadings * cross, axis=1)
-    return loadings, np.maximum(left / np.maximum(counts, 1), least)
-
-
-@numba.njit
-def expected_moments(
-    indptr: Array, columns: Array, values: Array, loadings: Array, noise: Array
-) -> tuple[Array, Array, Array]:
-    """For each column over the rows that have it, with a = (z, 1): Σ E[aaᵀ], Σ v E[a] and Σ v²."""
-    d, k = loadings.shape[0], loadings.shape[1] - 1
-    gram, cross, squares = np.zeros((d, k + 1, k + 1)), np.zeros((d, k + 1)), np.zeros(d)
-    expected = np.ones((k + 1, k + 1))
-    for u in range(len(indptr) - 1):
-        precision, pull = np.eye(k), np.zeros(k)
-        for e in range(indptr[u], indptr[u + 1]):
-            j = columns[e]
-            for a in range(k):
-                scaled = loadings[j, a] / noise[j]
-                pull[a] += scaled * (values[e] - loadings[j, k])
-                for b in range(k):
-                    precision[a, b] += scaled * loadings[j, b]
-        spread = np.linalg.inv(precision)
-        z = spread @ pull
-        for a in range(k):
-            expected[a, k] = z[a]
-            expected[k, a] = z[a]
-            for b in range(k):
-                expected[a, b] = spread[a, b] + z[a] * z[b]
-        for e in range(indptr[u], indptr[u + 1]):
-            j = columns[e]
-            squares[j] += values[e] ** 2
-            for a in range(k + 1):
-                cross[j, a] += values[e] * expected[a, k]
-                for b in range(k + 1):
-                    gram[j, a, b] += expected[a, b]
-    return gram, cross, squares
+def factor_analysis(panel: Panel, rank: int, seed: int, iterations: int = 100) -> Array:
+    """ΛΛᵀ + Ψ by expectation maximisation for rows μ + Λz + ε with missing entries, from a random start."""
+    model = FactorAnalysisEM(rank, iterations=iterations, random_state=seed).fit(panel)
+    return np.asarray(model.factor_ @ model.factor_.T + np.diag(model.noise_variance_))
 
 
 def column_moments(panel: Panel) -> tuple[Array, Array]:
@@ -483,7 +432,7 @@ def add_covariances(errors: Errors, panel: Panel, truth: Array, seed: int) -> On
 
 
 def add_factor_analysis(errors: Errors, panel: Panel, truth: Array, seed: int, rank: int, name: str) -> None:
-    errors.add(f"factor analysis, {name}", truth, lambda: factor_analysis(panel, rank, np.random.default_rng(seed)))
+    errors.add(f"factor analysis, {name}", truth, lambda: factor_analysis(panel, rank, seed))
 
 
 def pair_range(entries: Entries) -> str:
@@ -691,7 +640,7 @@ def warm_up() -> None:
     panel = synthetic.sample_fixed(synthetic.linear_mixture(200, 20, 2, rng=0), 6, rng=1)
     model = OneSidedCompletion(random_state=0).fit(panel)
     model.impute_at(panel, [0], [0], return_std=True)
-    factor_analysis(panel, 2, np.random.default_rng(0), iterations=1)
+    factor_analysis(panel, 2, 0, iterations=1)
 
 
 def main() -> None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
+from sklearn.decomposition import FactorAnalysis
+from sklearn.exceptions import ConvergenceWarning
 
 from onesided import InputError, OneSidedCompletion, Panel, synthetic
 from onesided.baselines.alternating_gd import AlternatingGD, EntryObjective
+from onesided.baselines.factor_analysis import FactorAnalysisEM
+from onesided.baselines.soft_impute import SoftImputeALS
 from onesided.baselines.trivial import ColumnMeans, Constant
 from onesided.engines import local
 from onesided.solvers.adam import adam
@@ -14,6 +19,8 @@ from tests.conftest import random_panel
 
 BASELINES = [
     AlternatingGD(rank=2, epochs=40, random_state=0),
+    SoftImputeALS(rank=2, penalty=1.0, tol=1e-4, random_state=0),
+    FactorAnalysisEM(rank=2, iterations=20, random_state=0),
     ColumnMeans(),
     ColumnMeans(shrink=True),
     Constant(),
@@ -273,3 +280,114 @@ def test_shrunk_means_are_those_of_rank_zero():
     relative = panel.with_row_weights(np.full(300, 0.01))
     np.testing.assert_allclose(ColumnMeans(shrink=True).fit(relative).mean_, shrunk.mean_, rtol=1e-9)
     np.testing.assert_allclose(shrunk.second_moment_.to_dense(), np.outer(shrunk.mean_, shrunk.mean_))
+
+
+# Soft-Impute
+
+
+def thresholded(matrix, penalty):
+    U, values, V = np.linalg.svd(matrix, full_matrices=False)
+    return (U * np.maximum(values - penalty, 0)) @ V
+
+
+def soft_impute_by_definition(dense, penalty):
+    """Missing entries filled in, singular values of the whole less the penalty, again and again."""
+    Z, last = np.zeros_like(dense), np.inf
+    while np.max(np.abs(Z - last)) > 1e-10:
+        Z, last = thresholded(np.where(np.isnan(dense), Z, dense), penalty), Z
+    return Z
+
+
+@pytest.mark.parametrize("penalty", [3.0, 5.0])
+def test_soft_impute_solves_the_convex_program(penalty):
+    dense = random_panel(2, n=30, d=10, low=4, high=10).to_dense()
+    model = SoftImputeALS(rank=10, penalty=penalty, tol=1e-12, max_iterations=20_000, random_state=0).fit(dense)
+    Z = model.row_factors_ @ model.column_factors_.T
+    np.testing.assert_allclose(Z, soft_impute_by_definition(dense, penalty), atol=1e-5)
+    # The residual S is λ U Vᵀ on the singular vectors of Z, and at most λ elsewhere.
+    S = np.where(np.isnan(dense), 0.0, dense - Z)
+    U, values, V = np.linalg.svd(Z)
+    rank = int(np.sum(values > 1e-8))
+    assert 0 < rank < 10
+    np.testing.assert_allclose(U[:, :rank].T @ S, penalty * V[:rank], atol=1e-5)
+    assert np.linalg.norm(S, 2) < penalty * (1 + 1e-6)
+    np.testing.assert_allclose(model.impute(dense), np.where(np.isnan(dense), Z, dense), atol=1e-6)
+    hidden = np.isnan(dense)
+    np.testing.assert_allclose((model.transform(dense) @ model.components_)[hidden], Z[hidden], atol=1e-6)
+
+
+def test_the_objective_of_soft_impute_falls():
+    panel = random_panel(4, weighted=True)
+    solve = SoftImputeALS(rank=3, penalty=1.0, tol=1e-9, max_iterations=3000, random_state=0).fit(panel).solve_
+    assert solve.status == "converged"
+    assert np.all(np.diff(solve.history[1:]) <= 1e-12 * solve.history[1])
+
+
+def test_a_row_of_weight_two_is_two_rows_to_soft_impute():
+    panel = random_panel(4, n=30, low=2)
+    weighted = panel.with_row_weights(np.repeat([2.0, 1.0], 15))
+    twice = panel.take_rows(np.concatenate([np.arange(15), np.arange(30)]))
+    settings = {"rank": 12, "penalty": 1.0, "tol": 1e-12, "max_iterations": 5000, "random_state": 0}
+    one, two = (SoftImputeALS(**settings).fit(p) for p in (weighted, twice))
+    np.testing.assert_allclose(one.second_moment_.to_dense(), two.second_moment_.to_dense(), atol=1e-6)
+
+
+def test_the_penalty_is_chosen_on_held_out_entries():
+    truth = synthetic.linear_mixture(300, 20, 2, rng=0)
+    rng = np.random.default_rng(1)
+    noisy = truth.to_dense() + 0.3 * rng.normal(size=truth.shape)
+    dense = np.where(rng.random(noisy.shape) < 0.4, noisy, np.nan)
+    hidden = np.isnan(dense)
+    settings = {"rank": 5, "max_iterations": 5000, "random_state": 0}
+    chosen = SoftImputeALS(**settings).fit(dense)
+
+    def error(penalty):
+        model = SoftImputeALS(penalty=penalty, **settings).fit(dense)
+        return np.linalg.norm((model.impute(dense) - truth.to_dense())[hidden])
+
+    assert error(chosen.penalty_) < min(error(chosen.penalty_ / 10), error(chosen.penalty_ * 10))
+    np.testing.assert_allclose(
+        np.linalg.norm((chosen.impute(dense) - truth.to_dense())[hidden]), error(chosen.penalty_), rtol=0.02
+    )
+
+
+def test_soft_impute_stopped_early_warns():
+    with pytest.warns(ConvergenceWarning, match="not converged after 2 iterations: .*; raise max_iterations or tol"):
+        SoftImputeALS(rank=2, penalty=0.1, max_iterations=2, random_state=0).fit(random_panel(0))
+
+
+# Factor analysis
+
+
+def log_likelihood(model, panel):
+    total = 0.0
+    for row, weight in zip(panel.to_dense(), panel.row_weights, strict=True):
+        j = np.flatnonzero(~np.isnan(row))
+        if len(j):
+            C = model.factor_[j] @ model.factor_[j].T + np.diag(model.noise_variance_[j])
+            total += weight * multivariate_normal.logpdf(row[j], model.mean_[j], C)
+    return total
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_likelihood_rises_with_every_iteration(weighted):
+    panel = random_panel(3, weighted=weighted, low=0)
+    found = [
+        log_likelihood(FactorAnalysisEM(rank=2, iterations=k, random_state=0).fit(panel), panel)
+        for k in range(1, 25, 2)
+    ]
+    assert np.all(np.diff(found) > 0)
+
+
+def test_factor_analysis_of_complete_rows_is_scikit_learns():
+    rng = np.random.default_rng(0)
+    V = rng.normal(size=(500, 2)) @ rng.normal(size=(2, 10)) + rng.normal(size=(500, 10)) + 3.0
+    ours = FactorAnalysisEM(rank=2, iterations=500, random_state=0).fit(V)
+    theirs = FactorAnalysis(2, tol=1e-6, max_iter=5000, svd_method="lapack").fit(V)
+    C = ours.factor_ @ ours.factor_.T + np.diag(ours.noise_variance_)
+    np.testing.assert_allclose(C, theirs.get_covariance(), atol=2e-3)
+    np.testing.assert_allclose(ours.mean_, V.mean(axis=0), atol=1e-6)
+    T = ours.second_moment_.to_dense()
+    np.testing.assert_allclose(np.diag(T), np.mean(V**2, axis=0))
+    off = ~np.eye(10, dtype=bool)
+    np.testing.assert_allclose(T[off], (np.outer(ours.mean_, ours.mean_) + ours.factor_ @ ours.factor_.T)[off])

@@ -94,7 +94,7 @@ def refine(
     [False, True]
     """
     with single_blas_thread():
-        rows = _Rows(panel, start.mean)
+        rows = Rows(panel, start.mean)
         if rows.unit == 0:  # no variation: there is nothing to estimate a variance from
             return start
         columns = _Columns.start(start, rows, center)
@@ -109,7 +109,7 @@ def refine(
 
         while columns.free.any() and done < passes and not (done > 1 and change < TOLERANCE):
             last = columns.moving()
-            columns = columns.updated(rows.sums(columns), rows)
+            columns = columns.updated(rows.sums(columns.known(rows.dtype)), rows)
             done, change = done + 1, _change(last, columns.moving())
             save()
             if progress is not None:
@@ -138,7 +138,7 @@ def _root(covariance: Array) -> Array:
     return np.asarray(np.linalg.cholesky(covariance[::-1, ::-1])[::-1, ::-1])
 
 
-class _Rows:
+class Rows:
     """The rows that count, and what can be said of them before the first pass.
 
     Values are measured in ``unit``, their root mean square around the means, so that single precision can hold sums.
@@ -163,10 +163,14 @@ class _Rows:
         between = max(self.between, variance_between(relative, self.counts, self.within))
         return mean_noise * pulled(relative, self.counts, pull(self.within, between, LEAST_PULL))
 
-    def sums(self, columns: _Columns) -> _Sums:
+    @property
+    def dtype(self) -> Any:
+        """The precision to work in."""
+        return self.values.dtype.type
+
+    def sums(self, known: tuple[Any, ...]) -> Sums:
         """What rows tell about columns (:func:`onesided.kernels.reference.posterior_sums`)."""
-        known = columns.known(self.values.dtype.type)
-        sums = _Sums.none(known)
+        sums = Sums.none(known)
         held = np.concatenate([[0], np.cumsum(sums.second.shape[1] + 2 * (self.stops - self.starts))])
         with workers() as run:
             for first, last in cut(held, HELD):
@@ -174,7 +178,7 @@ class _Rows:
                 self._tell(run, slice(first, last), parts, known, sums)
         return sums
 
-    def _tell(self, run: Run, rows: slice, parts: list[slice], known: tuple[Any, ...], sums: _Sums) -> None:
+    def _tell(self, run: Run, rows: slice, parts: list[slice], known: tuple[Any, ...], sums: Sums) -> None:
         """Solve some rows, part by part, and add what they tell to the sums."""
         starts, stops, weights, k = self.starts[rows], self.stops[rows], self.weights[rows], known[-1]
         entries, information = (self.columns, self.values), known[4]
@@ -203,7 +207,7 @@ class _Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sums:
+class Sums:
     """What a pass adds up; lines are wider than they need be, as the kernels have them."""
 
     second: Array  # Σ w E[z̃ z̃ᵀ] of each column, lower halves, in the precision of the panel
@@ -212,7 +216,7 @@ class _Sums:
     total: Array  # Σ w E[z̃ z̃ᵀ] over all rows
 
     @classmethod
-    def none(cls, known: tuple[Any, ...]) -> _Sums:
+    def none(cls, known: tuple[Any, ...]) -> Sums:
         center, information, k = known[1], known[4], known[-1]
         wide = cpu.padded(information[:0, :0], k + 1).shape[1]
         second = cpu.padded(information[:, :0], information.shape[1])
@@ -239,7 +243,7 @@ class _Columns:
     alike: bool  # whether all columns weigh by the mean noise
 
     @classmethod
-    def start(cls, start: RowSpace, rows: _Rows, center: Center) -> _Columns:
+    def start(cls, start: RowSpace, rows: Rows, center: Center) -> _Columns:
         effect = int(start.row_variance > 0)
         loadings, noise = start.loadings / rows.unit, start.noise_variance / rows.unit / rows.unit
         d, k = loadings.shape
@@ -277,7 +281,7 @@ class _Columns:
         rows = (self.row_mean, self.row_covariance, self.unit)
         return known_columns(self.center, self.loadings, self.weighed_by, self.spread, dtype, *rows)
 
-    def updated(self, sums: _Sums, rows: _Rows) -> _Columns:
+    def updated(self, sums: Sums, rows: Rows) -> _Columns:
         """The columns after a pass, given what the rows tell about them."""
         precision = 1 / self.weighed_by
         prior = np.zeros((len(self.free), len(self.free)))
@@ -312,9 +316,9 @@ class _Columns:
             row_covariance=moments[1:, 1:] - np.outer(shift, shift),
         )._with_priors(rows)
 
-    def with_own_noise(self, rows: _Rows) -> _Columns:
+    def with_own_noise(self, rows: Rows) -> _Columns:
         """The same columns with the noise that each has when each is weighed by its own."""
-        sums = rows.sums(replace(self, alike=False))
+        sums = rows.sums(replace(self, alike=False).known(rows.dtype))
         at = np.column_stack([np.zeros(len(self.center)), self.loadings])
         moments, V = (unpacked(half[:, : self.spread.shape[1]].astype(float)) for half in (sums.second, self.spread))
         residual = sums.squares - 2 * np.sum(at * sums.first[:, : at.shape[1]], axis=1)
@@ -325,7 +329,7 @@ class _Columns:
             V[:, 0, 0] = 1 / (1 / self.prior_covariance[0, 0] + moments[:, 0, 0] / noise)
         return replace(self, noise=noise, spread=packed(V).astype(self.spread.dtype))
 
-    def _with_priors(self, rows: _Rows, least: float = 1e-9) -> _Columns:
+    def _with_priors(self, rows: Rows, least: float = 1e-9) -> _Columns:
         """The mean and covariance of (c_j, x_j) over the columns seen; ``least``, a share of the variance, is added."""
         seen = rows.counts > 0
         at = np.column_stack([self.center / self.unit, self.loadings])[:, self.free][seen]

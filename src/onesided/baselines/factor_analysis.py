@@ -1,0 +1,153 @@
+"""Factor analysis of incomplete rows by expectation maximisation.
+
+    v_uj = μ_j + λ_jᵀ z_u + ε_uj,   z ~ N(0, I),   var ε_uj = ψ_j
+
+An iteration takes the posterior of every row's z given its observed entries, and then regresses each column on (1, z)
+with E[z zᵀ] in place of z zᵀ; ψ_j is what that leaves of the column's variance, and stays above a thousandth of the
+mean variance of a column. The likelihood rises with every iteration, from a random start to a maximum nearby.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils._param_validation import Interval
+
+from onesided.baselines.baseline import Baseline
+from onesided.completion import warn_of_parts
+from onesided.engines.local import single_blas_thread
+from onesided.estimator import generator
+from onesided.imputation import BestLinearPredictor
+from onesided.kernels.reference import unpacked
+from onesided.panel import Panel
+from onesided.refinement import Rows, Sums
+from onesided.row_space import check_fittable, chunks, known_columns, noise_variance, principal_axes
+from onesided.second_moment import Measured
+from onesided.solvers.result import Progress, SolveResult
+from onesided.tallies import column_means, tally
+
+Array = npt.NDArray[Any]
+
+LEAST_NOISE = 1e-3  # of the mean variance of a column
+START_SHARE = 0.1  # of a column's variance that the random start explains
+RIDGE = 1e-9  # beside counts of entries: keeps a regression solvable where a column is seen too rarely
+
+
+class FactorAnalysisEM(Baseline):
+    """Means, a factor and a noise variance for each column, by maximum likelihood from a random start.
+
+    A row of weight w counts as w rows.
+
+    Parameters
+    ----------
+    rank : int, default 10
+    iterations : int, default 100
+    random_state : int, Generator, RandomState or None
+        For the start.
+
+    Attributes
+    ----------
+    mean_ : array of d
+        μ.
+    factor_ : array of d × rank
+        Λ in its principal axes; columns that stand beside no other have zeros.
+    noise_variance_ : array of d
+        ψ.
+    components_, eigenvalues_
+        Of ΛΛᵀ.
+    second_moment_ : SecondMoment
+        μμᵀ + ΛΛᵀ off the diagonal, and the measured diagonal.
+    solve_ : SolveResult
+        Its history is the mean logarithm of ψ, in units of the values' variance.
+    column_ids_ : array of d
+
+    Examples
+    --------
+    >>> from onesided import synthetic
+    >>> truth = synthetic.noisy_mixture(2000, 20, 2, sigma=1.0, rng=0)
+    >>> panel = synthetic.sample_fixed(truth, 8, rng=1)
+    >>> T = FactorAnalysisEM(rank=2, random_state=0).fit(panel).second_moment_.to_dense()
+    >>> bool(np.linalg.norm(T - truth.second_moment()) < 0.1 * np.linalg.norm(T))
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "rank": [Interval(Integral, 1, None, closed="left")],
+        "iterations": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state", np.random.Generator],
+    }
+    _output = "blend"
+
+    def __init__(self, rank: int = 10, *, iterations: int = 100, random_state: Any = None) -> None:
+        self.rank = rank
+        self.iterations = iterations
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
+        """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
+        self._validate_params()
+        panel = self._read_for_fit(X)
+        check_fittable(panel, self.rank)
+        history: list[float] = []
+        with single_blas_thread():
+            mean = column_means(panel)
+            rows = Rows(panel, mean)
+            if rows.unit == 0:  # no variation: there is nothing to estimate
+                loadings = np.zeros((panel.n_columns, self.rank))
+                noise = noise_variance(panel, mean, loadings)
+            else:
+                loadings, noise, least = self._start(panel, mean, rows)
+                for iteration in range(self.iterations):
+                    shift, loadings, noise = _maximised(_expected(rows, mean, loadings, noise), rows, noise, least)
+                    mean = mean + rows.unit * shift
+                    history.append(float(np.log(noise).mean()))
+                    if progress is not None:
+                        progress(iteration + 1, history[-1])
+                loadings, noise = rows.unit * loadings, rows.unit * rows.unit * noise
+            self.mean_, self.factor_, self.noise_variance_ = mean, principal_axes(loadings), noise
+            self.solve_ = SolveResult(self.factor_, "completed", tuple(history), max(1, len(history)))
+            self._set_row_space(Measured.from_panel(panel), panel)
+        warn_of_parts(self.measured_)
+        return self
+
+    def _start(self, panel: Panel, mean: Array, rows: Rows) -> tuple[Array, Array, float]:
+        """Loadings at random, noise with all of the variance, and the least it may become; in ``rows.unit``."""
+        own = tally(panel, mean, rows.unit)
+        seen = own.counts > 0
+        variance = own.squares / np.where(seen, own.counts, 1.0)
+        least = LEAST_NOISE * float(variance[seen].mean())
+        loadings = generator(self.random_state).standard_normal((panel.n_columns, self.rank))
+        loadings *= np.sqrt(START_SHARE * np.where(rows.placed, variance, 0.0) / self.rank)[:, None]
+        return loadings, np.maximum(np.where(seen, variance, own.mean_square), least), least
+
+    def _coordinates(self, panel: Panel) -> Array:
+        """The posterior mean of z."""
+        return BestLinearPredictor(self.mean_, self.factor_, self.noise_variance_).coordinates(panel)
+
+    def _loadings(self) -> Array:
+        return self.factor_
+
+    _saved_arrays: ClassVar[tuple[str, ...]] = (*Baseline._saved_arrays, "noise_variance")
+
+
+def _expected(rows: Rows, mean: Array, loadings: Array, noise: Array) -> Sums:
+    """What rows tell about columns, given the columns."""
+    d, k = loadings.shape
+    known = np.zeros((d, (k + 1) * (k + 2) // 2))  # up to a covariance of zero
+    return rows.sums(known_columns(mean, loadings, noise, known, rows.dtype, unit=rows.unit))
+
+
+def _maximised(sums: Sums, rows: Rows, noise: Array, least: float) -> tuple[Array, Array, Array]:
+    """Each column's regression on (1, z): how far its mean moves, its loadings, and the noise that is left."""
+    size = int(np.sqrt(2 * len(sums.total)))
+    first, half = sums.first[:, :size], size * (size + 1) // 2
+    at = np.empty_like(first)
+    for part in chunks(len(first), half):
+        gram = unpacked(sums.second[part, :half]) + RIDGE * np.eye(size)
+        at[part] = np.linalg.solve(gram, first[part, :, None])[:, :, 0]
+    seen = rows.counts > 0
+    left = (sums.squares - np.sum(at * first, axis=1)) / np.where(seen, rows.counts, 1.0)
+    return at[:, 0], at[:, 1:].copy(), np.where(seen, np.maximum(left, least), noise)

@@ -1,0 +1,42 @@
+"""A penalty chosen on what was held out, from the largest that leaves anything downwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+RATIO = 0.7  # from one penalty to the next
+MOST = 40  # penalties
+PATIENCE = 3  # steps without a lower error before the search ends
+HELD_OUT = 0.1  # share of the data
+
+
+def best_penalty(largest: float, error: Callable[[float], float | None]) -> float:
+    """The penalty of least held-out error among largest · 0.7^k, k = 1, 2, …; solutions may start from the last one.
+
+    The search ends where the error has not fallen for three steps, or where ``error`` returns None because a solution
+    is too large to go on.
+
+    >>> 1 < best_penalty(10.0, lambda penalty: abs(penalty - 1.2)) < 1.5
+    True
+    """
+    best, least, waited = largest, np.inf, 0
+    for k in range(1, MOST + 1):
+        penalty = largest * RATIO**k
+        found = error(penalty)
+        if found is None:
+            break
+        waited = 0 if found < least else waited + 1
+        if found < least:
+            best, least = penalty, found
+        if waited == PATIENCE:
+            break
+    return float(best)
+
+
+def held_out(n: int, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """A mask over n things that holds out a tenth, at least one."""
+    mask = np.zeros(n, dtype=bool)
+    mask[rng.permutation(n)[: max(1, int(HELD_OUT * n))]] = True
+    return mask

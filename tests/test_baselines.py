@@ -8,18 +8,26 @@ from scipy.stats import multivariate_normal
 from sklearn.decomposition import FactorAnalysis
 from sklearn.exceptions import ConvergenceWarning
 
-from onesided import InputError, OneSidedCompletion, Panel, synthetic
+from onesided import InputError, OneSidedCompletion, PairMoments, Panel, synthetic
+from onesided.baselines import proximal
 from onesided.baselines.alternating_gd import AlternatingGD, EntryObjective
 from onesided.baselines.factor_analysis import FactorAnalysisEM
+from onesided.baselines.nuclear_norm import ConvexNuclearNorm, FactoredNuclearNorm, penalised
 from onesided.baselines.soft_impute import SoftImputeALS
 from onesided.baselines.trivial import ColumnMeans, Constant
 from onesided.engines import local
+from onesided.moments import hajek
+from onesided.objective.pairs import PairObjective
+from onesided.objective.penalties import nuclear_norm
 from onesided.solvers.adam import adam
+from onesided.solvers.eigenpairs import leading_eigenpairs
 from tests.conftest import random_panel
 
 BASELINES = [
     AlternatingGD(rank=2, epochs=40, random_state=0),
     SoftImputeALS(rank=2, penalty=1.0, tol=1e-4, random_state=0),
+    FactoredNuclearNorm(rank=2, iterations=60, random_state=0),
+    ConvexNuclearNorm(rank=2, penalty=2.0, random_state=0),
     FactorAnalysisEM(rank=2, iterations=20, random_state=0),
     ColumnMeans(),
     ColumnMeans(shrink=True),
@@ -78,8 +86,12 @@ def test_rows_are_filled_in(baseline):
 
 def test_the_same_seed_gives_the_same_model_at_any_number_of_threads(baseline, monkeypatch):
     panel = random_panel(1, n=300)
-    for size in ("alternating_gd.BLOCK_ENTRIES",):
-        monkeypatch.setattr(f"onesided.baselines.{size}", 50)
+    for size in (
+        "baselines.alternating_gd.BLOCK_ENTRIES",
+        "baselines.proximal.BLOCK_PAIRS",
+        "objective.pairs.BLOCK_PAIRS",
+    ):
+        monkeypatch.setattr(f"onesided.{size}", 50)
     monkeypatch.setattr(local, "SMALLEST_BLOCK", 50)
     found = []
     for threads in ("1", "2", "3"):
@@ -391,3 +403,125 @@ def test_factor_analysis_of_complete_rows_is_scikit_learns():
     np.testing.assert_allclose(np.diag(T), np.mean(V**2, axis=0))
     off = ~np.eye(10, dtype=bool)
     np.testing.assert_allclose(T[off], (np.outer(ours.mean_, ours.mean_) + ours.factor_ @ ours.factor_.T)[off])
+
+
+# Nuclear norms
+
+
+def test_gradient_of_the_factored_loss():
+    moments = PairMoments.from_panel(random_panel(4, weighted=True))
+    objective = PairObjective(moments, penalty=0.02, alpha=0.5, diagonal_weight=1.0)
+    rng = np.random.default_rng(1)
+    X, move = rng.normal(size=(12, 3)), rng.normal(size=(12, 3))
+    value, gradient = penalised(objective, 0.7, X)
+    difference = penalised(objective, 0.7, X + 1e-5 * move)[0] - penalised(objective, 0.7, X - 1e-5 * move)[0]
+    assert difference / 2e-5 == pytest.approx(np.vdot(gradient, move), rel=1e-6)
+    T = moments.to_matrix(hajek(moments)).toarray()
+    on = moments.to_matrix(np.ones(moments.n_pairs)).toarray()
+    norms = np.linalg.norm(X, axis=1)
+    expected = np.sum((on * (X @ X.T - T)) ** 2) + 0.7 * np.linalg.norm(X, "nuc")
+    expected += 2 * on.sum() * 0.02 / 12 * np.sum(np.maximum(norms - 0.5, 0) ** 4)
+    assert value == pytest.approx(expected, rel=1e-10)
+
+
+def test_the_nuclear_norm_and_its_subgradient_where_directions_are_missing():
+    X = np.random.default_rng(0).normal(size=(8, 2)) @ np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]])
+    value, gradient = nuclear_norm(X)
+    U, values, V = np.linalg.svd(X, full_matrices=False)
+    assert value == pytest.approx(values.sum())
+    np.testing.assert_allclose(gradient, U[:, :2] @ V[:2], atol=1e-7)
+    assert nuclear_norm(np.zeros((4, 2)))[0] == 0.0
+
+
+def covariance_with(values, d, seed=0):
+    vectors = np.linalg.qr(np.random.default_rng(seed).normal(size=(d, len(values))))[0]
+    return (vectors * values) @ vectors.T
+
+
+@pytest.mark.parametrize("guessed", [0, 5, 40])
+def test_leading_eigenpairs_are_those_of_the_whole(guessed):
+    rng = np.random.default_rng(0)
+    G = covariance_with(
+        np.concatenate([np.linspace(20, 5, 30), np.linspace(-15, -5.2, 10), np.linspace(-1, 1, 110)]), 150
+    )
+    values, vectors = np.linalg.eigh(G)
+    order = np.argsort(-np.abs(values))[:40]
+    guess = vectors[:, order[:guessed]] + 0.01 * rng.normal(size=(150, guessed))
+    found, at, further = leading_eigenpairs(lambda V: G @ V, guess, above=3.0, most=100, tol=1e-9, rng=rng)
+    np.testing.assert_allclose(found, values[order], rtol=1e-8)
+    np.testing.assert_allclose(G @ at, at * found, atol=1e-7)
+    assert further.shape[1] > 40
+    fewer, _, _ = leading_eigenpairs(lambda V: G @ V, guess, above=3.0, most=7, tol=1e-9, rng=rng)
+    np.testing.assert_allclose(fewer, values[order[:7]], rtol=1e-8)
+
+
+def convex_by_definition(T, on, penalty):
+    """Plain proximal gradient steps on a dense matrix."""
+    Z, last = np.zeros_like(T), np.inf
+    while np.max(np.abs(Z - last)) > 1e-10:
+        values, vectors = np.linalg.eigh(Z + on * (T - Z))
+        Z, last = (vectors * (np.sign(values) * np.maximum(np.abs(values) - penalty, 0))) @ vectors.T, Z
+    return Z
+
+
+@pytest.mark.parametrize(("d", "penalty", "dense"), [(12, 1.0, True), (12, 3.0, True), (40, 8.0, False)])
+def test_the_convex_program_is_solved(monkeypatch, d, penalty, dense):
+    if not dense:
+        monkeypatch.setattr(proximal, "DENSE", 0)
+        monkeypatch.setattr(proximal, "MANY", 1)
+    moments = PairMoments.from_panel(random_panel(1, n=60, d=d, low=3, high=10))
+    T, on = (moments.to_matrix(one).toarray() for one in (hajek(moments), np.ones(moments.n_pairs)))
+    settings = {"tol": 1e-11, "max_iterations": 20_000, "max_rank": d, "rng": np.random.default_rng(0)}
+    for full in (20, 0):  # as a dense matrix, and pair by pair
+        monkeypatch.setattr(proximal, "FULL", full)
+        found = proximal.solve(proximal.PairTarget.of(moments), penalty, proximal.Solution.nothing(d), **settings)
+        Z = found.Z.to_dense()
+        np.testing.assert_allclose(Z, convex_by_definition(T, on, penalty), atol=1e-5)
+        assert found.history[-1] == pytest.approx(
+            np.sum((on * (Z - T)) ** 2) / 2 + penalty * np.linalg.norm(Z, "nuc"), rel=1e-9
+        )
+        # The residual is ±λ on the eigenvectors of Z, and at most λ elsewhere.
+        S = on * (T - Z)
+        V, signs = found.Z.vectors, np.sign(found.Z.values)
+        assert 0 < found.Z.rank < d
+        np.testing.assert_allclose(S @ V, penalty * V * signs, atol=1e-5)
+        assert np.abs(np.linalg.eigvalsh(S)).max() < penalty * (1 + 1e-6)
+
+
+def test_changes_of_low_rank_matrices():
+    rng = np.random.default_rng(0)
+    one, two = (proximal.LowRank(rng.normal(size=k), np.linalg.qr(rng.normal(size=(9, k)))[0]) for k in (3, 4))
+    expected = np.linalg.norm(one.to_dense() - two.to_dense()) / np.linalg.norm(two.to_dense())
+    assert one.change_from(two) == pytest.approx(expected, rel=1e-10)
+    assert one.change_from(one) < 1e-14
+    assert proximal.LowRank.zero(9).change_from(proximal.LowRank.zero(9)) == 0.0
+
+
+def test_the_second_moment_is_the_positive_part_of_the_solution():
+    panel = random_panel(1, n=40)
+    model = ConvexNuclearNorm(rank=2, penalty=0.5, random_state=0).fit(panel)
+    assert model.spectrum_.min() < 0 < model.spectrum_.max()
+    positive = np.sort(model.spectrum_[model.spectrum_ > 0])[::-1]
+    np.testing.assert_allclose(np.linalg.norm(model.factor_, axis=0) ** 2, positive, rtol=1e-8)
+    np.testing.assert_allclose(model.eigenvalues_, positive[:2])
+    assert model.components_.shape == (2, 12)
+
+
+def test_the_penalty_is_chosen_on_held_out_pairs():
+    truth = synthetic.noisy_mixture(1000, 30, 2, sigma=1.0, rng=0)
+    panel, T = synthetic.sample_fixed(truth, 6, rng=1), truth.second_moment()
+    chosen = ConvexNuclearNorm(random_state=0).fit(panel)
+
+    def error(penalty):
+        model = ConvexNuclearNorm(penalty=penalty, random_state=0).fit(panel)
+        return np.linalg.norm(model.second_moment_.to_dense() - T)
+
+    assert error(chosen.penalty_) < min(error(chosen.penalty_ / 8), error(chosen.penalty_ * 8))
+
+
+def test_a_convex_program_cut_short_warns():
+    panel = random_panel(1, n=40)
+    with pytest.warns(ConvergenceWarning, match="not converged after 2 iterations: .*; raise max_iterations or tol"):
+        ConvexNuclearNorm(rank=2, penalty=0.1, max_iterations=2).fit(panel)
+    with pytest.warns(ConvergenceWarning, match="cut off at max_rank=2 eigenpairs; raise max_rank or the penalty"):
+        ConvexNuclearNorm(rank=2, penalty=0.1, max_iterations=5000, max_rank=2).fit(panel)

@@ -43,7 +43,7 @@ from onesided.tallies import largest_value
 Array = npt.NDArray[Any]
 Auto = Literal["auto"]
 
-COARSE = 1e-3  # the least tolerance while a penalty is chosen
+COARSE = 1e-4  # the least tolerance while a penalty is chosen: stopping sooner would be a penalty of its own
 LIFT = 0.1  # of the penalty: singular values that a new one begins with at least, for zero stays zero
 
 

@@ -1,4 +1,4 @@
-"""The penalty on the factor, with its gradient."""
+"""Penalties on the factor, with their gradients."""
 
 from __future__ import annotations
 
@@ -21,3 +21,18 @@ def incoherence(X: Array, alpha: float) -> tuple[float, Array]:
     excess = np.maximum(norms - alpha, 0.0)
     slope = 4 * excess**3 / np.where(norms > 0, norms, 1.0)
     return float(np.sum(excess**4)), slope[:, None] * X
+
+
+def nuclear_norm(X: Array) -> tuple[float, Array]:
+    """‖X‖_*, the sum of the singular values, and its subgradient U Vᵀ, from the eigenpairs of XᵀX.
+
+    Directions in which X is zero but for rounding have no part in either.
+
+    >>> value, gradient = nuclear_norm(np.array([[3.0, 0.0], [0.0, 0.0], [0.0, 0.5]]))
+    >>> value, gradient.tolist()
+    (3.5, [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
+    """
+    squares, axes = np.linalg.eigh(X.T @ X)
+    kept = squares > 1e-14 * squares.max(initial=0.0)
+    values, axes = np.sqrt(squares[kept]), axes[:, kept]
+    return float(values.sum()), np.asarray(X @ ((axes / values) @ axes.T))

@@ -111,7 +111,7 @@ def _products(panel: Panel, rows: Array, rng: np.random.Generator) -> _Products:
     """All products of rows that have few, and as many drawn with replacement of rows that have more."""
     length = panel.row_counts[rows].astype(np.int64)
     number = length * (length - 1) // 2
-    most = max(1, min(PRODUCTS_OF_A_ROW, SCORED_PRODUCTS // max(1, np.count_nonzero(number))))
+    most = max(1, min(PRODUCTS_OF_A_ROW, SCORED_PRODUCTS // max(1, int(np.count_nonzero(number)))))
     drawn = np.minimum(number, most)
     row = np.repeat(np.arange(len(rows)), drawn)
     which = np.arange(len(row)) - np.repeat(np.cumsum(drawn) - drawn, drawn)

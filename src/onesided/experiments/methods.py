@@ -134,7 +134,7 @@ METHODS: dict[str, Method] = {
     "alternating GD": _transductive(lambda rank, seed: AlternatingGD(rank, random_state=seed)),
     "softImpute-ALS": _transductive(lambda rank, seed: SoftImputeALS(rank, random_state=seed)),
     "nuclear norm, factored": _inductive(lambda rank, seed: FactoredNuclearNorm(rank, random_state=seed)),
-    "nuclear norm, convex": _inductive(lambda rank, seed: ConvexNuclearNorm(random_state=seed)),
+    "nuclear norm, convex": _inductive(lambda rank, seed: ConvexNuclearNorm(rank, random_state=seed)),
     "factor analysis by EM": _inductive(lambda rank, seed: FactorAnalysisEM(rank, random_state=seed)),
     "Hájek-GD": _hajek_gd,
     "OneSidedCompletion": _onesided,

@@ -44,7 +44,7 @@ def measure(cell: Row, panels: Panels) -> Row:
     step = stable_step(moments, np.random.default_rng(0))
     model = {
         "Hájek-GD": HajekGD(RANK, step_size=step, random_state=seed),
-        "nuclear norm, convex": ConvexNuclearNorm(penalty=_penalty(moments), random_state=seed),
+        "nuclear norm, convex": ConvexNuclearNorm(RANK, penalty=_penalty(moments), random_state=seed),
         "OneSidedCompletion": OneSidedCompletion(RANK, random_state=seed),
     }[cell["method"]]
     start = perf_counter()

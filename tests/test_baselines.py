@@ -438,6 +438,18 @@ def covariance_with(values, d, seed=0):
     return (vectors * values) @ vectors.T
 
 
+@pytest.mark.parametrize("above", [3.3, 2.6, 2.05])
+def test_eigenpairs_that_nobody_guessed_are_found(above):
+    """Two or three that stand out of a bulk, from eight random directions."""
+    rng, d = np.random.default_rng(0), 600
+    noise = rng.normal(size=(d, d)) / np.sqrt(d)
+    axes = np.linalg.qr(rng.normal(size=(d, 3)))[0]
+    G = (noise + noise.T) / np.sqrt(2) + axes @ np.diag([3.0, 4.0, -3.5]) @ axes.T
+    values = np.linalg.eigvalsh(G)
+    found, _, _ = leading_eigenpairs(lambda V: G @ V, np.empty((d, 0)), above=above, most=99, tol=1e-6, rng=rng)
+    np.testing.assert_allclose(np.sort(found), values[np.abs(values) > above], rtol=1e-6)
+
+
 @pytest.mark.parametrize("guessed", [0, 5, 40])
 def test_leading_eigenpairs_are_those_of_the_whole(guessed):
     rng = np.random.default_rng(0)

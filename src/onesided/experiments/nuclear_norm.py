@@ -55,9 +55,9 @@ def measure(cell: Row, panels: Panels) -> Row:
 
 
 def _penalty(moments: PairMoments) -> float:
-    """A tenth of the largest eigenvalue of T̂ on Ω, above which the solution would be zero."""
+    """Seven tenths of the largest eigenvalue of T̂ on Ω, above which the solution would be zero."""
     observed = aslinearoperator(moments.to_matrix(hajek(moments)))
-    return float(top_eigenpairs(observed, 1, np.random.default_rng(0))[0][0]) / 10
+    return float(top_eigenpairs(observed, 1, np.random.default_rng(0))[0][0]) * 0.7
 
 
 def _means(rows: list[Row], method: str) -> dict[int, float]:

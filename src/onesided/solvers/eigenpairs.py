@@ -2,8 +2,9 @@
 
 Eigenpairs are sought in the span of a block of vectors (Rayleigh and Ritz). What the operator makes of those that are
 not found yet, beyond that span, is added to it (Davidson's method without a preconditioner), until it is several times
-the block; then one begins anew from the best found. The block holds ``SPARE`` directions more than are wanted, drawn at
-random at first, in which eigenpairs can turn up that were not guessed.
+the block; then one begins anew from the best found. It ends when all that are wanted are found and the largest value
+below the threshold has come to rest, so that none is missed that was not guessed. The block holds ``SPARE`` directions
+more than are wanted, drawn at random at first, in which eigenpairs can turn up that were not guessed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ Array = npt.NDArray[Any]
 SPARE = 8
 BLOCKS = 4  # that the span holds before one begins anew
 STEPS = 60  # at most
+AT_REST = 0.01  # of the threshold: how little the largest value below it may still grow in a step
 
 
 def leading_eigenpairs(
@@ -48,6 +50,7 @@ def leading_eigenpairs(
     guess = np.column_stack([guess, rng.standard_normal((d, size))])[:, :size]
     basis = _orthonormal(guess, np.empty((d, 0)))
     images = apply(basis)
+    rest = 0.0  # the largest value that is not wanted; it grows with the span, and may come to be wanted
     for step in range(STEPS):
         values, turn = _by_magnitude(basis.T @ images)
         vectors, images = basis @ turn, images @ turn
@@ -56,7 +59,8 @@ def leading_eigenpairs(
         residual = images[:, :size] - vectors[:, :size] * values[:size]
         lengths = np.linalg.norm(residual, axis=0)
         left = lengths > tol * np.abs(values[0])
-        if step > 0 and not crowded and not left[:wanted].any():
+        before, rest = rest, float(np.abs(values[wanted])) if wanted < len(values) else 0.0
+        if step > 0 and not crowded and not left[:wanted].any() and rest - before < AT_REST * above:
             break
         basis = vectors
         if vectors.shape[1] > (BLOCKS - 1) * size:

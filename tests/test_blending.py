@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from onesided import OneSidedCompletion, PairMoments, Panel, synthetic
-from onesided.blending import Blend, _best, _measured_at, _products, blended_means, choose_blend
-from onesided.moments import hajek
+from onesided.blending import Blend, _best, _products, blended_means, choose_blend
+from onesided.moments import hajek, hajek_at
 from onesided.row_space import complete
 from tests.conftest import random_panel
 
@@ -44,7 +44,7 @@ def test_the_gain_is_a_difference_of_squared_errors(monkeypatch):
     rng = np.random.default_rng(0)
     Y, model, measured = rng.normal(size=(12, 2)), rng.normal(size=12), rng.normal(size=12)
     i, j = products.i, products.j
-    at = _measured_at(fitted, products, 1.0)
+    at = hajek_at(fitted, i, j)
     np.testing.assert_allclose(at, (T[i, j], N[i, j]), rtol=1e-12)
     means = {np.inf: model, 3.0: blended_means(model, measured, np.diag(N), 3.0)}
     alone = np.outer(model, model) + Y @ Y.T

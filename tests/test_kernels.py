@@ -190,6 +190,15 @@ def test_a_pair_whose_products_cancel_is_still_a_pair():
     assert moments[2].tolist() == [2, 2, 2]
 
 
+def test_find_pairs(panel):
+    d = panel[-1]
+    pointers, columns, *_ = pair_moments(reference, panel, np.float64, False, [(0, d)])
+    first, second = np.triu_indices(d)
+    found = pairs.find_pairs(pointers, columns, first, second)
+    np.testing.assert_array_equal(found, reference.find_pairs(pointers, columns, first, second))
+    assert np.count_nonzero(found >= 0) == len(columns)
+
+
 @pytest.mark.parametrize("r", [*RANKS, 7, 8, 16, 19, 32])  # one to four pieces, and several times four
 def test_pair_pass(panel, r):
     d = panel[-1]

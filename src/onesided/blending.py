@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.measurement import some_columns
-from onesided.moments import PairMoments, hajek
+from onesided.moments import PairMoments, hajek_at
 from onesided.panel import Panel
 from onesided.row_space import RowSpace
 from onesided.tallies import largest_value, tally
@@ -83,9 +83,10 @@ def choose_blend(panel: Panel, fit: Callable[[Panel], RowSpace], rng: int | np.r
     own = tally(trained, scale=scale)
     means = own.sums / np.where(own.counts > 0, own.counts, 1.0)
     centred = np.any(found.mean)
+    measured, counts = hajek_at(PairMoments.from_panel(trained), products.i, products.j)
     return _best(
         products.in_units_of(scale),
-        _measured_at(PairMoments.from_panel(trained), products, scale),
+        (measured / scale / scale, counts),
         np.vecdot(*(found.loadings[columns[at]] / scale for at in (products.i, products.j))),
         {
             kappa: blended_means(found.mean[columns] / scale, means, own.counts, kappa)
@@ -123,17 +124,6 @@ def _products(panel: Panel, rows: Array, rng: np.random.Generator) -> _Products:
     values = panel.values[at[0]].astype(np.float64) * panel.values[at[1]]
     weights = (number / np.maximum(drawn, 1) * panel.row_weights[rows])[row]
     return _Products(row, panel.columns[at[0]], panel.columns[at[1]], values, weights)
-
-
-def _measured_at(moments: PairMoments, products: _Products, scale: float) -> tuple[Array, Array]:
-    """T̂, in units of the scale, and N at the pairs of products; both zero where no row has the pair."""
-    if moments.n_pairs == 0:
-        return np.zeros(len(products.i)), np.zeros(len(products.i))
-    known = moments.pairs()[0] * moments.n_columns + moments.columns
-    wanted = products.i.astype(np.int64) * moments.n_columns + products.j
-    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    seen = known[at] == wanted
-    return np.where(seen, hajek(moments)[at] / scale / scale, 0.0), np.where(seen, moments.counts[at], 0.0)
 
 
 def _best(products: _Products, measured: tuple[Array, Array], common: Array, means: dict[float, Array]) -> Blend:

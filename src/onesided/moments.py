@@ -129,6 +129,16 @@ class PairMoments:
         """The columns i and j ≥ i of every pair."""
         return np.repeat(np.arange(self.n_columns), np.diff(self.indptr)), self.columns
 
+    def find(self, i: Array, j: Array) -> Array:
+        """Where pairs of columns stand among :meth:`pairs`, in either order; −1 for those outside Ω.
+
+        >>> moments = PairMoments.from_panel(Panel.from_dense([[1.0, 2.0, np.nan], [np.nan, np.nan, 5.0]]))
+        >>> moments.find(np.array([1, 0, 2]), np.array([0, 2, 2]))
+        array([ 1, -1,  3])
+        """
+        i, j = np.asarray(i), np.asarray(j)
+        return np.asarray(pairs.find_pairs(self.indptr, self.columns, np.minimum(i, j), np.maximum(i, j)))
+
     def diagonal(self, values: Array) -> Array:
         """The diagonal of per-pair ``values``; zero for columns never seen."""
         i, j = self.pairs()
@@ -206,6 +216,22 @@ class PairMoments:
 def hajek(moments: PairMoments) -> Array:
     """T̂ on Ω: the weighted mean of the products of each pair."""
     return moments.sums / moments.counts
+
+
+def hajek_at(moments: PairMoments, i: Array, j: Array) -> tuple[Array, Array]:
+    """T̂ and N at pairs of columns; both zero outside Ω.
+
+    >>> moments = PairMoments.from_panel(Panel.from_dense([[1.0, 2.0, np.nan], [3.0, 0.0, np.nan]]))
+    >>> hajek_at(moments, np.array([1, 1]), np.array([0, 2]))
+    (array([1., 0.]), array([2., 0.]))
+    """
+    at = moments.find(i, j)
+    seen = np.flatnonzero(at >= 0)
+    counts = moments.rows if moments.weight_sums is None else moments.weight_sums
+    estimate, count = np.zeros(len(at)), np.zeros(len(at))
+    count[seen] = counts[at[seen]]
+    estimate[seen] = moments.sums[at[seen]] / count[seen]
+    return estimate, count
 
 
 def horvitz_thompson(moments: PairMoments, p: float, pair_p: float | None = None) -> Array:

@@ -30,7 +30,7 @@ from scipy.sparse.linalg import LinearOperator
 from onesided.errors import InputError
 from onesided.ids import known_positions
 from onesided.measurement import MeasuredErrors, measured_errors
-from onesided.moments import PairMoments, hajek
+from onesided.moments import PairMoments, hajek, hajek_at
 from onesided.panel import Panel
 from onesided.parts import ALONE, linked_parts
 from onesided.tallies import largest_value, tally
@@ -242,7 +242,7 @@ class SecondMoment(LinearOperator):
     def at(self, rows: Iterable[int], columns: Iterable[int]) -> Array:
         """The entries at pairs of positions, the first row with the first column and so on: one value for each pair.
 
-        Other than for ``low_rank``, the measured entries are computed once, all of them, when first needed.
+        Where the output has measured entries, all of them are computed once, when first needed.
         """
         rows, columns = self._positions(rows), self._positions(columns)
         if len(rows) != len(columns):
@@ -252,7 +252,13 @@ class SecondMoment(LinearOperator):
             apart = self.measured.parts[rows] != self.measured.parts[columns]
             shared = np.vecdot(self.factor[rows, : self.common], self.factor[columns, : self.common])
             values = np.where(apart, shared, values)
-        return values if self.output == "low_rank" else values + self._correction[rows, columns]
+        if self.output == "low_rank":
+            return values
+        if self._kappa < np.inf:
+            measured, counts = hajek_at(self._moments, rows, columns)
+            values = values + (measured - values) * counts / np.where(counts > 0, counts + self._kappa, 1.0)
+        own = (rows == columns) & (self.measured.counts[rows] > 0)
+        return np.where(own, self.measured.diagonal[rows], values)
 
     def to_dense(self) -> Array:
         """All of T, d × d."""
@@ -300,13 +306,17 @@ class SecondMoment(LinearOperator):
         )
 
     @cached_property
+    def _moments(self) -> PairMoments:
+        assert self.panel is not None
+        return self._known_moments or PairMoments.from_panel(self.panel)
+
+    @cached_property
     def _correction(self) -> sp.csr_array:
         """What the output adds to the low-rank part, on Ω."""
         own = np.where(self.measured.counts > 0, self.measured.diagonal - np.sum(self.factor**2, axis=1), 0.0)
         if self._kappa == np.inf:
             return sp.csr_array(sp.diags_array(own))
-        assert self.panel is not None
-        moments = self._known_moments or PairMoments.from_panel(self.panel)
+        moments = self._moments
         i, j = moments.pairs()
         residual = hajek(moments) - np.einsum("ka,ka->k", self.factor[i], self.factor[j])
         return moments.to_matrix(np.where(i == j, own[i], residual * moments.counts / (moments.counts + self._kappa)))

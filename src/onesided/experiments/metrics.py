@@ -15,9 +15,10 @@ published error of T
 error against all data
     ‖P_Ω(L − T̂)‖_F / ‖P_Ω(T̂)‖_F for the same T̂: the same distance, relative.
 held-out error of T
-    the root of Σ_{N ≥ 2} (N (L − T̂)² − s²) / Σ_{N ≥ 2} (N T̂² − s²), with T̂, N and s² (the variance of a pair's
-    products) from rows never used in fitting: s²/N is what the measurement T̂ is off by itself, so that this is an
-    unbiased view of Σ N (L − T)² beside Σ N T². Zero where the first sum is not positive.
+    the root of the mean over seeds of Σ_{N ≥ 2} (N (L − T̂)² − s²) / Σ_{N ≥ 2} (N T̂² − s²), with T̂, N and s² (the
+    variance of a pair's products) from rows never used in fitting: s²/N is what the measurement T̂ is off by itself, so
+    that the first sum is an unbiased view of Σ N (L − T)², the second of Σ N T². Below zero by chance where L is closer
+    to T than T̂ can tell; a mean below zero is given as zero.
 RMSE of M
     the root mean squared error over entries held out.
 """
@@ -78,8 +79,8 @@ def errors_against_all_data(moments: PairMoments, at: AtPairs) -> dict[str, floa
     }
 
 
-def held_out_error(moments: PairMoments, at: AtPairs) -> float:
-    """The held-out error of T, ``moments`` being those of rows never used; they weigh one each."""
+def held_out_squared_error(moments: PairMoments, at: AtPairs) -> float:
+    """The square of the held-out error of T for one seed; ``moments`` are those of rows never used, of weight one."""
     again = moments.rows >= 2
     i, j = (one[again] for one in moments.pairs())
     count = moments.counts[again]
@@ -91,7 +92,7 @@ def held_out_error(moments: PairMoments, at: AtPairs) -> float:
         residual = at(i[here], j[here]) - target[here]
         off += float(twice @ (count[here] * residual**2 - variance[here]))
         norm += float(twice @ (count[here] * target[here] ** 2 - variance[here]))
-    return float(np.sqrt(max(off, 0.0) / norm)) if norm > 0 else 0.0
+    return off / norm if norm > 0 else 0.0
 
 
 def rmse(predicted: Array, values: Array) -> float:

@@ -13,12 +13,13 @@ from onesided.experiments.experiment import Row
 from onesided.experiments.methods import RANK, fit
 from onesided.experiments.panels import Panels
 from onesided.experiments.split import all_moments, split
-from onesided.experiments.summaries import distinct, markdown, mean, mean_and_deviation, where
+from onesided.experiments.summaries import distinct, markdown, mean, mean_and_deviation, root_mean_and_deviation, where
 
+HELD_OUT = "held_out_squared_error"
 SCORES = {
     "published_error": "published error of T",
     "error_against_all_data": "error against all data",
-    "held_out_error": "held-out error of T",
+    HELD_OUT: "held-out error of T",
     "rmse": "RMSE of M",
     "seconds": "seconds, T",
     "seconds_predicting": "seconds more, M",
@@ -51,7 +52,7 @@ def measure(cell: Row, panels: Panels) -> list[Row]:
     return [
         {"output": output}
         | metrics.errors_against_all_data(everything, fitted.at(output))
-        | {"held_out_error": metrics.held_out_error(parts.unused, fitted.at(output))}
+        | {HELD_OUT: metrics.held_out_squared_error(parts.unused, fitted.at(output))}
         | shared
         for output in fitted.outputs
     ]
@@ -73,10 +74,15 @@ def score_table(rows: list[Row]) -> str:
         lines: list[list[Any]] = []
         for name, group in by_method(where(rows, panel=panel)):
             refused = next((row["refused"] for row in group if row.get("refused")), None)
-            scores = [mean_and_deviation(group, score) for score in SCORES]
+            scores = [in_words(group, score) for score in SCORES]
             lines.append([name, *scores] if refused is None else [name, f"refused: {refused}", *[""] * 5])
         parts.append(f"**{panel}**\n\n" + markdown(["method", *SCORES.values()], lines))
     return "\n".join(parts)
+
+
+def in_words(rows: list[Row], score: str) -> str:
+    """A score, mean ± standard deviation over seeds; of a squared one the root."""
+    return mean_and_deviation(rows, score) if score != HELD_OUT else root_mean_and_deviation(rows, score)
 
 
 def lowest(rows: list[Row], score: str) -> tuple[str, float]:

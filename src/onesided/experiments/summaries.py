@@ -68,6 +68,27 @@ def mean_and_deviation(rows: Sequence[Row], name: str) -> str:
     return f"{mean(rows, name):.3g} ± {spread:.2g}" if len(column(rows, name)) > 1 else f"{mean(rows, name):.3g}"
 
 
+def root_mean(rows: Iterable[Row], name: str) -> float:
+    """The root of the mean of a squared value; zero where the mean is below.
+
+    >>> root_mean([{"e2": 0.03}, {"e2": 0.05}], "e2"), root_mean([{"e2": -0.01}], "e2")
+    (0.2, 0.0)
+    """
+    return float(np.sqrt(max(mean(rows, name), 0.0)))
+
+
+def root_mean_and_deviation(rows: Sequence[Row], name: str) -> str:
+    """The root of the mean of a squared value, and to first order the standard deviation of such roots over seeds.
+
+    >>> root_mean_and_deviation([{"e2": 0.03}, {"e2": 0.05}], "e2"), root_mean_and_deviation([{"e2": -1.0}], "e2")
+    ('0.2 ± 0.035', '0')
+    """
+    if not column(rows, name):
+        return "–"
+    root, spread = root_mean(rows, name), deviation(rows, name)
+    return f"{root:.3g} ± {spread / (2 * root):.2g}" if root > 0 and len(column(rows, name)) > 1 else f"{root:.3g}"
+
+
 def markdown(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
     """A Markdown table.
 

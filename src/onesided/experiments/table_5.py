@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.panels import MOVIELENS, Panels
-from onesided.experiments.recovery import DEFINED, by_method, measure
-from onesided.experiments.summaries import distinct, markdown, mean, mean_and_deviation, where
+from onesided.experiments.recovery import DEFINED, HELD_OUT, by_method, in_words, measure
+from onesided.experiments.summaries import distinct, markdown, mean, where
 from onesided.experiments.table_3 import largest_movielens
 
 RANKED = ("Hájek-GD", "OneSidedCompletion of that rank")
 SCORES = {
     "published_error": "published error of T",
-    "held_out_error": "held-out error of T",
+    HELD_OUT: "held-out error of T",
     "rmse": "RMSE of M",
 }
 
@@ -21,9 +21,9 @@ def cells(settings: Settings, panels: Panels) -> list[Row]:
     others = set(MOVIELENS) - {largest_movielens(names)}
     return [
         {"panel": name, "seed": seed, "method": method, "rank": rank}
+        for seed in range(settings["seeds"])
         for name in names
         if name not in others
-        for seed in range(settings["seeds"])
         for rank in settings["ranks"]
         for method in RANKED
     ]
@@ -51,9 +51,7 @@ def expect(rows: list[Row]) -> list[Expectation]:
 def verdict(rows: list[Row]) -> str:
     """Where the highest rank is not best, by each of two scores."""
     panels = distinct(rows, "panel")
-    by_score = [
-        [p for p in panels if not _falls(where(rows, panel=p), score)[0]] for score in ("rmse", "held_out_error")
-    ]
+    by_score = [[p for p in panels if not _falls(where(rows, panel=p), score)[0]] for score in ("rmse", HELD_OUT)]
     return (
         f"{'Agrees' if by_score[0] else 'Does not agree'}: with Hájek-GD the highest rank is too high for M on "
         f"{len(by_score[0])} of {len(panels)} panels and for T, on rows never used, on {len(by_score[1])}."
@@ -65,7 +63,7 @@ def table(rows: list[Row]) -> str:
     parts = []
     for panel in distinct(rows, "panel"):
         lines = [
-            [name, rank, *(mean_and_deviation(where(group, rank=rank), score) for score in SCORES)]
+            [name, rank, *(in_words(where(group, rank=rank), score) for score in SCORES)]
             for name, group in by_method(where(rows, panel=panel))
             for rank in distinct(group, "rank")
         ]

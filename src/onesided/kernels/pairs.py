@@ -340,6 +340,23 @@ def pair_moments(
             line[j, :] = 0.0
 
 
+@jit
+def find_pairs(indptr: Array, columns: Array, first: Array, second: Array) -> Array:
+    """Where the pair (first, second) with first ≤ second stands in compressed rows of columns that ascend; else −1."""
+    at = np.empty(len(first), dtype=np.int64)
+    for k in range(len(first)):
+        low, high = indptr[first[k]], indptr[first[k] + 1]
+        end = high
+        while low < high:
+            middle = (low + high) // 2
+            if columns[middle] < second[k]:
+                low = middle + 1
+            else:
+                high = middle
+        at[k] = low if low < end and columns[low] == second[k] else -1
+    return at
+
+
 def padded(X: Array) -> Array:
     """A factor as the pair pass takes it, in double precision: zeros added, up to a whole number of pieces."""
     wide = np.zeros((len(X), -(-max(X.shape[1], 1) // PIECE) * PIECE))

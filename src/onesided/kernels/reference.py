@@ -136,6 +136,15 @@ def pair_moments(
             out_total[own], out_squared[own] = total[seen], squared[seen]
 
 
+def find_pairs(indptr: Array, columns: Array, first: Array, second: Array) -> Array:
+    """The position of each pair in compressed rows; −1 where it is not there."""
+    found = []
+    for i, j in zip(first, second, strict=True):
+        here = indptr[i] + np.flatnonzero(columns[indptr[i] : indptr[i + 1]] == j)
+        found.append(here[0] if len(here) else -1)
+    return np.array(found, dtype=np.int64)
+
+
 def pair_pass(
     first: int, indptr: Array, columns: Array, target: Array, diagonal_weight: float, X: Array
 ) -> tuple[float, Array]:

@@ -446,7 +446,9 @@ def test_eigenpairs_that_nobody_guessed_are_found(above):
     axes = np.linalg.qr(rng.normal(size=(d, 3)))[0]
     G = (noise + noise.T) / np.sqrt(2) + axes @ np.diag([3.0, 4.0, -3.5]) @ axes.T
     values = np.linalg.eigvalsh(G)
-    found, _, _ = leading_eigenpairs(lambda V: G @ V, np.empty((d, 0)), above=above, most=99, tol=1e-6, rng=rng)
+    found, _, _ = leading_eigenpairs(
+        lambda V: G @ V, np.empty((d, 0)), above=above, most=99, tol=1e-6, rng=rng, least_steps=10
+    )
     np.testing.assert_allclose(np.sort(found), values[np.abs(values) > above], rtol=1e-6)
 
 

@@ -288,7 +288,7 @@ class ConvexNuclearNorm(PairBaseline):
 
         def error(penalty: float) -> float | None:
             nonlocal last
-            last = solve(shown, penalty, last, tol=max(self.tol, COARSE), **limits)
+            last = solve(shown, penalty, last, tol=max(self.tol, COARSE), stop_at_max_rank=True, **limits)
             if last.Z.rank == self.max_rank < target.n_columns:
                 return None
             solutions[penalty] = last

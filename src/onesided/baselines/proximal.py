@@ -26,6 +26,7 @@ Array = npt.NDArray[Any]
 
 BLOCK_PAIRS = 1 << 18
 DENSE = 500  # up to so many columns, all eigenpairs are found at once
+THOROUGH = 10  # steps of the eigensolver, at the beginning and before the end
 MANY = 4  # likewise where more than one in so many is wanted
 FULL, WIDEST = 20, 12_000  # Ω is dense where it has a tenth of all pairs, if there are not too many columns
 
@@ -157,6 +158,7 @@ def solve(
     max_iterations: int,
     max_rank: int,
     rng: np.random.Generator,
+    stop_at_max_rank: bool = False,
     progress: Callable[[float], None] = lambda value: None,
 ) -> Solution:
     """Steps until one changes Z by less than ``tol`` of it, in Frobenius norm; no more than ``max_rank`` pairs.
@@ -171,11 +173,13 @@ def solve(
     Z, last, guess = start.Z, start.Z, start.guess
     on = last_on = target.at(Z)
     history, change, momentum = [target.loss(on) + penalty * float(np.sum(np.abs(Z.values)))], np.inf, 1.0
-    while change >= tol and len(history) <= max_iterations:
+    thorough = guess.shape[1] == 0
+    while len(history) <= max_iterations:
         following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         beta, momentum = (momentum - 1) / following, following
         residual = target.target - (1 + beta) * on + beta * last_on
-        new, guess = _step(target, residual, Z, last, beta, guess, penalty, tol, max_rank, rng)
+        search = _Search(guess, penalty, tol, max_rank, THOROUGH if thorough else 1, rng)
+        new, guess = _step(target, residual, (Z, last, beta), search)
         change = new.change_from(Z)
         last, last_on, Z = Z, on, new
         on = target.at(Z)
@@ -183,27 +187,34 @@ def solve(
         if history[-1] > history[-2]:
             momentum, last, last_on = 1.0, Z, on
         progress(history[-1])
+        if (change < tol and thorough) or (stop_at_max_rank and Z.rank == max_rank):
+            break
+        thorough = change < tol  # before the end, a look for eigenpairs that may have been missed
     return Solution(Z, guess, tuple(history), change)
 
 
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """How the eigenpairs of a step are sought."""
+
+    guess: Array
+    penalty: float
+    tol: float
+    max_rank: int
+    least_steps: int
+    rng: np.random.Generator
+
+
 def _step(
-    target: PairTarget,
-    residual: Array,
-    Z: LowRank,
-    last: LowRank,
-    beta: float,
-    guess: Array,
-    penalty: float,
-    tol: float,
-    max_rank: int,
-    rng: np.random.Generator,
+    target: PairTarget, residual: Array, point: tuple[LowRank, LowRank, float], search: _Search
 ) -> tuple[LowRank, Array]:
     """Eigenvalues of Y + P_Ω(T̂ − Y) moved towards zero by the penalty, and directions for the next step."""
-    d = target.n_columns
+    (Z, last, beta), penalty, d = point, search.penalty, target.n_columns
+    guess = search.guess
     if d <= DENSE or MANY * guess.shape[1] > d:
         G = target.dense(residual) + (1 + beta) * Z.to_dense() - beta * last.to_dense()
         values, vectors = np.linalg.eigh((G + G.T) / 2)
-        kept = np.argsort(-np.abs(values), kind="stable")[:max_rank]
+        kept = np.argsort(-np.abs(values), kind="stable")[: search.max_rank]
         kept = kept[np.abs(values[kept]) > penalty]
         values, vectors = values[kept], vectors[:, kept]
     else:
@@ -212,9 +223,10 @@ def _step(
             lambda V: sparse(V) + (1 + beta) * (Z @ V) - beta * (last @ V),
             guess,
             above=penalty,
-            most=max_rank,
-            tol=min(tol / 10, 1e-3),
-            rng=rng,
+            most=search.max_rank,
+            tol=min(search.tol / 10, 1e-3),
+            rng=search.rng,
+            least_steps=search.least_steps,
         )
     return LowRank(np.sign(values) * (np.abs(values) - penalty), vectors), guess
 

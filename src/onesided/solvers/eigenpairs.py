@@ -2,9 +2,8 @@
 
 Eigenpairs are sought in the span of a block of vectors (Rayleigh and Ritz). What the operator makes of those that are
 not found yet, beyond that span, is added to it (Davidson's method without a preconditioner), until it is several times
-the block; then one begins anew from the best found. It ends when all that are wanted are found and the largest value
-below the threshold has come to rest, so that none is missed that was not guessed. The block holds ``SPARE`` directions
-more than are wanted, drawn at random at first, in which eigenpairs can turn up that were not guessed.
+the block; then one begins anew from the best found. The block holds ``SPARE`` directions more than are wanted, drawn at
+random at first, in which eigenpairs can turn up that were not guessed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ Array = npt.NDArray[Any]
 SPARE = 8
 BLOCKS = 4  # that the span holds before one begins anew
 STEPS = 60  # at most
-AT_REST = 0.01  # of the threshold: how little the largest value below it may still grow in a step
 
 
 def leading_eigenpairs(
@@ -31,15 +29,18 @@ def leading_eigenpairs(
     most: int,
     tol: float,
     rng: np.random.Generator,
+    least_steps: int = 1,
 ) -> tuple[Array, Array, Array]:
     """All eigenvalues of magnitude beyond ``above``, at most ``most``, largest first; their vectors; and a guess.
 
-    ``apply`` multiplies the operator with the columns of a matrix. A pair is found when ‖Gv − θv‖ is below ``tol``
-    times the largest eigenvalue. The guess, for an operator that is a little different, has further directions.
+    ``apply`` multiplies the operator with the columns of a matrix. A pair is found when (1 − above/|θ|) ‖Gv − θv‖ is
+    below ``tol`` times the largest eigenvalue: what is beyond ``above`` by little matters little. Pairs that were not
+    guessed turn up in a number of steps, of which at least ``least_steps`` are made. The guess, for an operator that is
+    a little different, has further directions.
 
     >>> G = np.diag([1.0, -5.0, 0.1, 2.0] + [0.0] * 60)
     >>> values, _, _ = leading_eigenpairs(
-    ...     lambda V: G @ V, np.empty((64, 0)), above=0.5, most=9, tol=1e-9, rng=np.random.default_rng(0)
+    ...     lambda V: G @ V, np.empty((64, 0)), above=0.5, most=9, tol=1e-9, rng=np.random.default_rng(0), least_steps=5
     ... )
     >>> values.round(6)
     array([-5.,  2.,  1.])
@@ -50,7 +51,6 @@ def leading_eigenpairs(
     guess = np.column_stack([guess, rng.standard_normal((d, size))])[:, :size]
     basis = _orthonormal(guess, np.empty((d, 0)))
     images = apply(basis)
-    rest = 0.0  # the largest value that is not wanted; it grows with the span, and may come to be wanted
     for step in range(STEPS):
         values, turn = _by_magnitude(basis.T @ images)
         vectors, images = basis @ turn, images @ turn
@@ -58,17 +58,18 @@ def leading_eigenpairs(
         crowded = wanted > size - SPARE // 2 and size < largest
         residual = images[:, :size] - vectors[:, :size] * values[:size]
         lengths = np.linalg.norm(residual, axis=0)
-        left = lengths > tol * np.abs(values[0])
-        before, rest = rest, float(np.abs(values[wanted])) if wanted < len(values) else 0.0
-        if step > 0 and not crowded and not left[:wanted].any() and rest - before < AT_REST * above:
+        sizes = np.abs(values[:size])
+        left = lengths > tol * sizes[0]
+        found = np.all(lengths * np.maximum(sizes - above, 0.0) <= tol * sizes[0] * sizes)
+        if step >= least_steps and found and not crowded:
             break
-        basis = vectors
-        if vectors.shape[1] > (BLOCKS - 1) * size:
-            basis, images = vectors[:, :size], images[:, :size]
         new = residual[:, left] / lengths[left]
         if crowded:
             size = min(2 * size, largest)
             new = np.column_stack([new, rng.standard_normal((d, size))])
+        basis = vectors
+        if vectors.shape[1] > (BLOCKS - 1) * size:
+            basis, images = vectors[:, :size], images[:, :size]
         block = _orthonormal(new, basis)[:, : d - basis.shape[1]]
         if block.shape[1] == 0:
             break

@@ -110,6 +110,23 @@ def test_low_rank_gaussian_is_the_truncated_svd_however_it_is_cut(n, d, block_en
     np.testing.assert_allclose(truth.column_factors.T @ truth.column_factors, np.eye(rank), atol=1e-12)
 
 
+def test_low_rank_gaussian_with_another_mean_and_deviation():
+    truth = low_rank_gaussian(30, 5, 5, rng=5, mean=2.0, deviation=0.1)
+    np.testing.assert_allclose(truth.to_dense(), np.random.default_rng(5).normal(2.0, 0.1, size=(30, 5)), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"mean": np.nan}, "mean=nan; expected a finite number"),
+        ({"deviation": -1.0}, "deviation=-1.0; expected a finite number that is not negative"),
+    ],
+)
+def test_low_rank_gaussian_refuses(wrong, message):
+    with pytest.raises(InputError, match=message):
+        low_rank_gaussian(30, 5, 2, rng=0, **wrong)
+
+
 def test_low_rank_gaussian_advances_the_generator_once():
     used, drawn = np.random.default_rng(5), np.random.default_rng(5)
     low_rank_gaussian(30, 4, 2, rng=used)

@@ -97,19 +97,27 @@ class Truth:
         return self.row_factors @ self.column_factors.T
 
 
-def low_rank_gaussian(n: int, d: int, rank: int, *, rng: Seed) -> Truth:
+def low_rank_gaussian(
+    n: int, d: int, rank: int, *, rng: Seed, mean: float | None = None, deviation: float | None = None
+) -> Truth:
     """The paper's synthetic matrix: entries N(1/√d, 1/d), cut to its ``rank`` largest singular values.
 
-    The matrix is ``rng.normal(1/√d, 1/√d, (n, d))``, drawn twice, a block of rows at a time: for its Gram
-    matrix, whose leading eigenvectors are the column factors, and to project its rows on them. Memory
+    ``mean`` and ``deviation`` of the entries are 1/√d unless given; the code published with the paper draws with
+    2/√d and 1/d. The matrix is ``rng.normal(mean, deviation, (n, d))``, drawn twice, a block of rows at a time: for
+    its Gram matrix, whose leading eigenvectors are the column factors, and to project its rows on them. Memory
     O(d² + n·rank), time O(n·d² + d³).
 
     >>> int(np.linalg.matrix_rank(low_rank_gaussian(200, 30, 4, rng=0).to_dense()))
     4
     """
     _check_size(n, d, rank)
+    mean = 1.0 / np.sqrt(d) if mean is None else mean
+    deviation = 1.0 / np.sqrt(d) if deviation is None else deviation
+    if not np.isfinite(mean):
+        raise InputError(f"mean={mean!r}; expected a finite number")
+    _check_not_negative("deviation", deviation)
     rng = np.random.default_rng(rng)
-    first_pass = _gaussian_blocks(n, d, copy.deepcopy(rng))
+    first_pass = _gaussian_blocks(n, d, mean, deviation, copy.deepcopy(rng))
     if n < d:  # the matrix is smaller than its Gram matrix, and is one block
         basis = np.linalg.svd(next(first_pass), full_matrices=False)[2][:rank].T
     else:
@@ -118,7 +126,7 @@ def low_rank_gaussian(n: int, d: int, rank: int, *, rng: Seed) -> Truth:
             gram += block.T @ block
         basis = scipy.linalg.eigh(gram, subset_by_index=(d - rank, d - 1))[1][:, ::-1]
     basis = np.array(basis, order="C")
-    return Truth(np.concatenate([block @ basis for block in _gaussian_blocks(n, d, rng)]), basis)
+    return Truth(np.concatenate([block @ basis for block in _gaussian_blocks(n, d, mean, deviation, rng)]), basis)
 
 
 def common_means(n: int, d: int, rank: int, *, rng: Seed) -> Truth:
@@ -162,11 +170,11 @@ def linear_mixture(n: int, d: int, rank: int, *, rng: Seed) -> Truth:
     return Truth(rng.normal(0.0, 1.0 / np.sqrt(rank), size=(n, rank)), factors)
 
 
-def _gaussian_blocks(n: int, d: int, rng: np.random.Generator) -> Iterator[Array]:
+def _gaussian_blocks(n: int, d: int, mean: float, deviation: float, rng: np.random.Generator) -> Iterator[Array]:
     """The rows of one Gaussian matrix: blocks draw from one stream, so their height does not change it."""
     height = max(d, BLOCK_ENTRIES // d)  # at least d: a lower block saves no memory beside the Gram matrix
     for first in range(0, n, height):
-        yield rng.normal(1.0 / np.sqrt(d), 1.0 / np.sqrt(d), size=(min(height, n - first), d))
+        yield rng.normal(mean, deviation, size=(min(height, n - first), d))
 
 
 def sample_bernoulli(truth: Truth, p: npt.ArrayLike, *, rng: Seed, dtype: npt.DTypeLike = np.float64) -> Panel:

@@ -9,6 +9,10 @@ squared error on Ω
     Σ_Ω (T̂_ij − T_ij)² / |Ω|.
 relative error on Ω
     ‖P_Ω(T̂ − T)‖_F / ‖T‖_F, in which the pairs outside Ω count nothing in the numerator.
+variance over repetitions
+    Σ_s (e_s − ē)² / (K − 1) of one pair, with e_s what is estimated in the K ≥ 2 repetitions of sampling one matrix
+    that have the pair in Ω: the variance given Ω. With zeros, every repetition counts, and the estimate is 0 in those
+    that do not have the pair: the variance of the estimator as it stands. Averaged over pairs.
 published error of T
     ‖P_Ω(L − T̂)‖_F / |Ω|, T̂ and Ω those of all the data, training entries among them: what the paper reports on real
     panels. It falls with the size of Ω alone.
@@ -50,12 +54,22 @@ def relative_error(estimate: Array, T: Array) -> float:
 
 def squared_error_on_omega(moments: PairMoments, estimate: Array, T: Array) -> float:
     """The squared error on Ω of per-pair estimates."""
-    return _sum_over_omega(moments, estimate, T) / size(moments)
+    return sum_over_omega(moments, _squares(moments, estimate, T)) / size(moments)
 
 
 def relative_error_on_omega(moments: PairMoments, estimate: Array, T: Array) -> float:
     """The relative error on Ω of per-pair estimates."""
-    return float(np.sqrt(_sum_over_omega(moments, estimate, T)) / np.linalg.norm(T))
+    return float(np.sqrt(sum_over_omega(moments, _squares(moments, estimate, T))) / np.linalg.norm(T))
+
+
+def sum_over_omega(moments: PairMoments, values: Array) -> float:
+    """The sum of per-pair values over Ω, both triangles.
+
+    >>> from onesided.panel import Panel
+    >>> sum_over_omega(PairMoments.from_panel(Panel.from_dense([[1.0, 2.0]])), np.array([1.0, 10.0, 100.0]))
+    121.0
+    """
+    return float(_times(*moments.pairs()) @ values)
 
 
 def size(moments: PairMoments) -> int:
@@ -64,13 +78,79 @@ def size(moments: PairMoments) -> int:
     return int(moments.n_pairs + np.count_nonzero(i != j))
 
 
+class Repetitions:
+    """Errors of per-pair estimates over repetitions of sampling one matrix, added up pair by pair: memory O(d²).
+
+    >>> from onesided.panel import Panel
+    >>> repetitions = Repetitions(np.array([[3.0, 1.0], [1.0, 1.0]]))
+    >>> for row in ([1.0, np.nan], [3.0, np.nan]):
+    ...     moments = PairMoments.from_panel(Panel.from_dense([row]))
+    ...     repetitions.add(moments, hajek(moments))
+    >>> repetitions.pairs_twice()  # (0, 0) alone was seen, as 1 and as 9
+    (array([0]), array([0]))
+    >>> repetitions.variance(), repetitions.squared_error()
+    (array([32.]), 20.0)
+    """
+
+    def __init__(self, T: Array) -> None:
+        self._T, self._done = T, 0
+        self._counts, self._sums, self._squares = (np.zeros(T.shape) for _ in range(3))
+
+    def add(self, moments: PairMoments, estimate: Array) -> None:
+        """One more repetition: its Ω, and what is estimated there."""
+        i, j = moments.pairs()
+        error = estimate - self._T[i, j]
+        self._done += 1
+        self._counts[i, j] += 1
+        self._sums[i, j] += error
+        self._squares[i, j] += error**2
+
+    def pairs_twice(self) -> tuple[Array, Array]:
+        """The pairs i ≤ j that were in Ω in two repetitions or more."""
+        i, j = np.nonzero(self._counts >= 2)
+        return i, j
+
+    def variance(self) -> Array:
+        """The variance over repetitions, at these pairs."""
+        at = self.pairs_twice()
+        count = self._counts[at]
+        return np.asarray((self._squares[at] - self._sums[at] ** 2 / count) / (count - 1))
+
+    def variance_with_zeros(self) -> Array:
+        """The same with zeros, at all pairs i ≤ j, row after row."""
+        at = np.triu_indices(len(self._T))
+        absent = self._done - self._counts[at]  # there the error is −T
+        total = self._sums[at] - absent * self._T[at]
+        squares = self._squares[at] + absent * self._T[at] ** 2
+        return np.asarray((squares - total**2 / self._done) / (self._done - 1))
+
+    def squared_error(self) -> float:
+        """The squared error on Ω, over all repetitions together."""
+        at = np.triu_indices(len(self._T))
+        return float(_times(*at) @ self._squares[at] / (_times(*at) @ self._counts[at]))
+
+    def omega_share(self) -> float:
+        """|Ω| / d², mean over repetitions."""
+        at = np.triu_indices(len(self._T))
+        return float(_times(*at) @ self._counts[at]) / (self._done * self._T.size)
+
+
+def mean_over_pairs(pairs: tuple[Array, Array], values: Array) -> float:
+    """The mean of values at pairs i ≤ j, a pair off the diagonal counting twice.
+
+    >>> mean_over_pairs((np.array([0, 0]), np.array([0, 1])), np.array([1.0, 4.0]))
+    3.0
+    """
+    return float(np.average(values, weights=_times(*pairs)))
+
+
 def errors_against_all_data(moments: PairMoments, at: AtPairs) -> dict[str, float]:
     """The published error of T and the error against all data, ``moments`` being those of all the data."""
     i, j = moments.pairs()
     target = hajek(moments)
     off, norm = 0.0, 0.0
     for here in _chunks(len(i)):
-        twice = np.where(i[here] == j[here], 1.0, 2.0)
+        twice = _times(i[here], j[here])
         off += float(twice @ (at(i[here], j[here]) - target[here]) ** 2)
         norm += float(twice @ target[here] ** 2)
     return {
@@ -88,7 +168,7 @@ def held_out_squared_error(moments: PairMoments, at: AtPairs) -> float:
     variance = np.maximum(moments.squares[again] - count * target**2, 0.0) / (count - 1)
     off, norm = 0.0, 0.0
     for here in _chunks(len(target)):
-        twice = np.where(i[here] == j[here], 1.0, 2.0)
+        twice = _times(i[here], j[here])
         residual = at(i[here], j[here]) - target[here]
         off += float(twice @ (count[here] * residual**2 - variance[here]))
         norm += float(twice @ (count[here] * target[here] ** 2 - variance[here]))
@@ -104,9 +184,13 @@ def rmse(predicted: Array, values: Array) -> float:
     return float(np.sqrt(np.mean((np.asarray(predicted) - values) ** 2)))
 
 
-def _sum_over_omega(moments: PairMoments, estimate: Array, T: Array) -> float:
-    i, j = moments.pairs()
-    return float(np.where(i == j, 1.0, 2.0) @ (estimate - T[i, j]) ** 2)
+def _squares(moments: PairMoments, estimate: Array, T: Array) -> Array:
+    return np.asarray((estimate - T[moments.pairs()]) ** 2)
+
+
+def _times(i: Array, j: Array) -> Array:
+    """How often a pair i ≤ j counts."""
+    return np.where(i == j, 1.0, 2.0)
 
 
 def _chunks(n: int) -> list[slice]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from onesided.errors import InputError
 from onesided.experiments import experiment, figure_2, sampling, table_2
 from onesided.experiments.experiment import run
 from onesided.experiments.metrics import Repetitions
@@ -55,6 +56,14 @@ def test_runs_from_cells_to_files(name, tmp_path, monkeypatch, ratings):
     assert "\n" not in record["verdict"]
     assert record["expectations"]
     assert all(type(one["holds"]) is bool for one in record["expectations"])
+
+
+def test_a_folder_without_panels(tmp_path, monkeypatch):
+    empty = Panels(tmp_path)
+    record = run(smaller("figure-4", monkeypatch), tmp_path, empty, quick=True)
+    assert record["verdict"].endswith("no other panel is at hand.")
+    with pytest.raises(InputError, match="table-2 needs real panels, and none was found; see `onesided data list`"):
+        run(smaller("table-2", monkeypatch), tmp_path, empty, quick=True)
 
 
 @pytest.mark.parametrize("sampler", sampling.SAMPLERS)

@@ -10,7 +10,7 @@ from onesided.experiments import sampling
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.metrics import Repetitions, mean_over_pairs
 from onesided.experiments.panels import Panels
-from onesided.experiments.summaries import column, distinct, markdown, where
+from onesided.experiments.summaries import agreement, column, distinct, markdown, where
 from onesided.moments import hajek, hajek_variance, horvitz_thompson, horvitz_thompson_variance
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _thousandth(rows: list[Row]) -> Expectation:
 def verdict(rows: list[Row]) -> str:
     found = expect(rows)
     text = _ratios(where(rows, generator="text"))
-    agrees = "Agrees" if all(one.holds for one in found) else "Agrees in part" if found[0].holds else "Does not agree"
+    agrees = agreement((one.holds for one in found), found[0].holds)
     return (
         f"{agrees}: on the text's generator Var(T̂) is {min(text):.1e} to {max(text):.1e} of Var(T̄); the squared error "
         f"on Ω is lower {found[0].found} for p ≤ {SPARSE}; the exact variance of T̂ is {found[3].found}, the paper's "

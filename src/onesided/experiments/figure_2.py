@@ -11,7 +11,7 @@ from onesided.experiments.experiment import Expectation, Experiment, Row
 from onesided.experiments.figure_1 import EXPERIMENT as FIGURE_1
 from onesided.experiments.metrics import Repetitions
 from onesided.experiments.panels import Panels
-from onesided.experiments.summaries import column, distinct, markdown, where
+from onesided.experiments.summaries import agreement, column, distinct, markdown, where
 from onesided.moments import PairMoments, hajek, hajek_variance
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def expect(rows: list[Row]) -> list[Expectation]:
 def verdict(rows: list[Row]) -> str:
     found = expect(rows)
     worst = max(where(rows, generator="text"), key=lambda row: row["expansion_error_relative"])
-    agrees = "Agrees" if all(one.holds for one in found) else "Agrees in part" if found[-4].holds else "Does not agree"
+    agrees = agreement((one.holds for one in found), found[-4].holds)
     paper, exact = (
         " and ".join(f"{_worst(rows, part, formula)[0]:.3g}" for part in ("diagonal", "off_diagonal"))
         for formula in ("paper", "exact")
@@ -115,7 +115,7 @@ def verdict(rows: list[Row]) -> str:
 
 
 def table(rows: list[Row]) -> str:
-    header = ["generator", "sampler", "p", "|T̂_ii − expansion|", "largest", "of means", "of T_ii"]
+    header = ["generator", "sampler", "p", "T̂_ii from expansion", "largest", "of means", "of T_ii"]
     header += ["Var T̂_ii", "paper", "exact", "Var T̂_ij", "paper", "exact"]
     errors = ("expansion_error", "expansion_error_largest", "expansion_bias")
     variances = [f"{part}{formula}" for part in ("diagonal", "off_diagonal") for formula in ("", "_paper", "_exact")]

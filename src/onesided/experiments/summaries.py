@@ -107,6 +107,15 @@ def _in_words(one: Any) -> str:
     return f"{one:,}" if isinstance(one, int) and not isinstance(one, bool) else str(one)
 
 
+def agreement(holds: Iterable[bool], mainly: bool) -> str:
+    """How a verdict begins: whether all claims hold, or at least the main one does.
+
+    >>> agreement([True, True], True), agreement([True, False], True), agreement([False], False)
+    ('Agrees', 'Agrees in part', 'Does not agree')
+    """
+    return "Agrees" if all(holds) else "Agrees in part" if mainly else "Does not agree"
+
+
 def slope(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
     """The slope of the straight line through points by least squares, and R², the share of variance it explains.
 

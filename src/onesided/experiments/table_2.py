@@ -24,7 +24,8 @@ SIZES = ("rows", "columns", "entries")
 
 def cells(settings: Settings, panels: Panels) -> list[Row]:
     printed = [{"panel": name, "source": "printed"} for name in PRINTED]
-    return printed + [{"panel": name, "source": "measured"} for name in panels.names]
+    measured = [{"panel": name, "source": "measured"} for name in panels.names]
+    return printed + measured if measured else []
 
 
 def measure(cell: Row, panels: Panels) -> Row:

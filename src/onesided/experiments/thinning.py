@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onesided.experiments.split import keep_entries
 from onesided.moments import PairMoments
 from onesided.panel import Panel
 from onesided.synthetic import sample_snowball
@@ -64,16 +65,11 @@ def thinned(panel: Panel, sampler: str, amount: float, seed: int) -> Thinned:
     if sampler == "fixed":
         rows = np.repeat(np.arange(panel.n_rows), length)
         order = np.lexsort((rng.random(panel.n_entries), rows))  # each row's entries, shuffled
-        chosen = np.sort(order[np.arange(panel.n_entries) - panel.indptr[rows] < amount])
+        chosen = np.zeros(panel.n_entries, dtype=bool)
+        chosen[order[np.arange(panel.n_entries) - panel.indptr[rows] < amount]] = True
         kept = np.minimum(length, amount)
         entry, pair = kept / np.maximum(length, 1), kept * (kept - 1) / np.maximum(length * (length - 1), 1)
         # A row without entries, or without pairs, has no chance that matters.
-        return Thinned(_left(panel, chosen), np.where(length > 0, entry, 1.0), np.where(length > 1, pair, 1.0))
-    chosen = np.flatnonzero(rng.random(panel.n_entries) < amount)
+        return Thinned(keep_entries(panel, chosen), np.where(length > 0, entry, 1.0), np.where(length > 1, pair, 1.0))
     entry = np.full(panel.n_rows, float(amount))
-    return Thinned(_left(panel, chosen), entry, entry**2)
-
-
-def _left(panel: Panel, chosen: Array) -> Panel:
-    indptr = np.searchsorted(chosen, panel.indptr)
-    return Panel(indptr, panel.columns[chosen], panel.values[chosen], panel.n_columns)
+    return Thinned(keep_entries(panel, rng.random(panel.n_entries) < amount), entry, entry**2)

@@ -9,7 +9,7 @@ import numpy as np
 
 from onesided.experiments import sampling
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
-from onesided.experiments.metrics import Array, sum_over_omega
+from onesided.experiments.metrics import Array, size, sum_over_omega
 from onesided.experiments.panels import COMPLETE, Panels
 from onesided.experiments.split import moments_of
 from onesided.experiments.summaries import agreement, column, markdown, mean, where
@@ -103,7 +103,7 @@ def _scored(
         squares = (estimate - target) ** 2
         total = sum_over_omega(moments, squares)
         row = {"estimator": name, "relative_error": float(np.sqrt(total)) / norm}
-        row["squared_error"] = total / sum_over_omega(moments, np.ones(len(squares)))
+        row["squared_error"] = total / size(moments)
         if often is not None and often.any():
             row["squared_error_often"] = sum_over_omega(moments, often * squares) / sum_over_omega(moments, often)
         rows.append(row)
@@ -267,14 +267,16 @@ EXPERIMENT = Experiment(
     "MovieLens (6·10⁻⁴ and 5·10⁻³); 93% lower with snowball sampling, where a row's entries are observed with a "
     "probability proportional to their number.",
     method="The squared error on Ω (the caption's bias) and the relative error on Ω (the size that the printed numbers "
-    "have). Synthetic panels of both generators: T̄ divides by the true chances. Other panels are thinned, and T is the "
-    "T̂ of the whole panel. T̄ there in two readings: “density” divides by n·p² and n·p, p being the share of all n·d "
-    "entries that is left, as if all columns were alike; “known” weighs each product by the inverse of its chance to "
-    "stay and divides by the whole panel's count N, which is unbiased and needs what nobody knows. A pair that one row "
-    "of the whole panel has is estimated by T̂ without error, so that pairs of 10 rows or more are also shown alone. "
-    "T̂ gains where products differ little from their mean: its variance is to that of T̄ about as their variance is to "
-    "their mean square. Products of column means are the trivial baseline. Of wide panels the most seen columns are "
-    "taken.",
+    "have). Synthetic panels of both generators: T̄ divides by the true chances. Other panels are thinned, and T "
+    "is the T̂ of the whole panel: “bernoulli” keeps each entry with the probability given as amount, “fixed” "
+    "that many entries of each row, “snowball” each entry with a probability proportional to the length of its "
+    "row, the amount being that of the longest. T̄ there in two readings: “density” divides by n·p² and n·p, p "
+    "being the share of all n·d entries that is left, as if all columns were alike; “known” weighs each product "
+    "by the inverse of its chance to stay and divides by the whole panel's count N, which is unbiased and needs "
+    "what nobody knows. A pair that one row of the whole panel has is estimated by T̂ without error, so that "
+    "pairs of 10 rows or more are also shown alone. T̂ gains where products differ little from their mean: its "
+    "variance is to that of T̄ about as their variance is to their mean square. Products of column means, with T̂ "
+    "on the diagonal, are the trivial baseline. Of wide panels the most seen columns are taken.",
     full={
         **{"n": 10_000, "d": 1_000, "rank": 10, "p": [0.01, 0.02, 0.05, 0.1], "seeds": 5},
         **{"columns": 10_000, "panel_seeds": 3},

@@ -266,8 +266,8 @@ EXPERIMENT = Experiment(
     claim="The bias of T̂ on Ω is 9·10⁻⁴ and that of T̄ 0.3 on synthetic panels, mean over p: 99% lower; 88% lower on "
     "MovieLens (6·10⁻⁴ and 5·10⁻³); 93% lower with snowball sampling, where a row's entries are observed with a "
     "probability proportional to their number.",
-    method="The squared error on Ω (the caption's bias) and the relative error on Ω (the size that the printed numbers "
-    "have). Synthetic panels of both generators: T̄ divides by the true chances. Other panels are thinned, and T "
+    method="The squared error on Ω (the caption's bias) and the relative error on Ω (which the published code "
+    "plots). Synthetic panels of both generators: T̄ divides by the true chances. Other panels are thinned, and T "
     "is the T̂ of the whole panel: “bernoulli” keeps each entry with the probability given as amount, “fixed” "
     "that many entries of each row, “snowball” each entry with a probability proportional to the length of its "
     "row, the amount being that of the longest. T̄ there in two readings: “density” divides by n·p² and n·p, p "

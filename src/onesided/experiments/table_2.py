@@ -76,7 +76,7 @@ def expect(rows: list[Row]) -> list[Expectation]:
             Expectation(
                 f"{printed['panel']} has the printed rows, columns and entries, to 2%",
                 off <= 0.02,
-                f"at most {off:.1%} off: {_farthest(printed, measured)}",
+                f"{off:.1%} off at worst: {_farthest(printed, measured)}",
             )
         )
     return found
@@ -88,9 +88,9 @@ def verdict(rows: list[Row]) -> str:
     agrees = "Agrees" if both and all(one.holds for one in found) else "Agrees in part"
     densest, sparsest = (choose(measured, key=lambda row: row["density"]) for choose in (max, min))
     return (
-        f"{agrees}: of the five printed panels {len(both)} {'is' if len(both) == 1 else 'are'} at hand, {alike} of the "
-        f"printed size; the {len(measured)} at hand have from {sparsest['density']:.2%} ({sparsest['panel']}) to "
-        f"{densest['density']:.1%} ({densest['panel']}) of their entries."
+        f"{agrees}: of the five printed panels {len(both)} {'is' if len(both) == 1 else 'are'} at hand, {alike} of "
+        f"the printed size; the {len(measured)} at hand have from {100 * sparsest['density']:.2g}% "
+        f"({sparsest['panel']}) to {100 * densest['density']:.3g}% ({densest['panel']}) of their entries."
     )
 
 
@@ -100,13 +100,17 @@ def table(rows: list[Row]) -> str:
 
 
 def _line(row: Row) -> list[Any]:
-    sizes = [row["panel"], row["source"], *(row[name] for name in SIZES), f"{row['density']:.3%}"]
+    sizes = [row["panel"], row["source"], *(row[name] for name in SIZES), f"{100 * row['density']:.3g}%"]
     if row["source"] == "printed":
         return sizes + ["–"] * 5
-    about = f"about {row['omega']:.3g} ± {2 * row['omega_standard_error']:.1g}"
+    about = f"about {_rounded(row['omega'])} ± {_rounded(2 * row['omega_standard_error'])}"
     omega = f"{row['omega']:,}" if row["omega_counted"] else about
     span = f"{row['least']:g} to {row['greatest']:g}"
-    return [*sizes, row["per_row_median"], row["per_row_most"], omega, f"{row['omega_share']:.1%}", span]
+    return [*sizes, f"{row['per_row_median']:,g}", row["per_row_most"], omega, f"{row['omega_share']:.1%}", span]
+
+
+def _rounded(number: float) -> str:
+    return f"{float(f'{number:.3g}'):,.0f}"
 
 
 EXPERIMENT = Experiment(

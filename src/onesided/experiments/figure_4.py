@@ -141,7 +141,7 @@ def _least(groups: list[list[Row]], against: str, name: str = "squared_error") -
 
 def _lower(claim: str, least: dict[str, float]) -> list[Expectation]:
     """Nothing where no panel is at hand."""
-    words = ", ".join(f"{reduction:.1%} ({panel})" for panel, reduction in least.items())
+    words = ", ".join(f"{_percent(reduction)} ({panel})" for panel, reduction in least.items())
     claim = f"{claim}: the squared error of Hájek on Ω is lower by at least 80%"
     return [Expectation(claim, min(least.values()) >= LOWER, f"by at least {words}")] if least else []
 
@@ -208,7 +208,7 @@ def verdict(rows: list[Row]) -> str:
 def _in_words(least: dict[str, float]) -> str:
     worst = min(least, key=lambda panel: least[panel])
     enough = sum(one >= LOWER for one in least.values())
-    return f"{enough} of {len(least)} (least: {least[worst]:.1%}, {worst})"
+    return f"{enough} of {len(least)} (least: {_percent(least[worst])}, {worst})"
 
 
 def table(rows: list[Row]) -> str:
@@ -227,7 +227,7 @@ def table(rows: list[Row]) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:.1%}"
+    return "–" if share is None else f"{share:.1%}".replace("-", "−")
 
 
 def draw(rows: list[Row], figure: Figure) -> None:

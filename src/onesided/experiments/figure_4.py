@@ -255,7 +255,8 @@ def draw(rows: list[Row], figure: Figure) -> None:
         x, y = zip(*points, strict=True) if points else ((), ())
         axes[2].plot(x, y, "o", color=colours[name], label=words, markersize=4, alpha=0.7)
     axes[2].set_yticks(range(len(lines)), [", ".join(one) for one in lines], fontsize=7)
-    axes[2].set(xscale="log", xlabel="relative error on Ω, a point for each amount")
+    axes[2].set(xscale="log", xlabel="relative error on Ω")
+    axes[2].set_title("a point for each amount", fontsize=9)
     axes[2].invert_yaxis()
     figure.legend(loc="outside lower center", ncols=len(ESTIMATORS), fontsize=8)
 

@@ -1,0 +1,216 @@
+"""Theorem 3.4: the bound on the error of T beside the error itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.panels import Panels
+from onesided.experiments.synthetic_recovery import generated, observed, recovered
+from onesided.experiments.summaries import distinct, exponent, markdown, mean, where
+from onesided.synthetic import Truth
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CLAIMED = {"n": -1.0, "C": -2.0, "d": 1.0}  # the bound's exponents, that of d but for log d
+NEAR = 0.5  # how far from the claimed exponent a measured one may be
+SQUARED = {"hajek": "HajekGD, XXᵀ", "onesided": "OneSidedCompletion"}
+
+
+def cells(settings: Settings, panels: Panels) -> list[Row]:
+    base = settings["base"]
+    kinds = [base | {name: value} for name in CLAIMED for value in settings[name]]
+    kinds = [dict(one) for one in dict.fromkeys(tuple(kind.items()) for kind in kinds)]
+    return [kind | {"rank": settings["rank"], "seed": seed} for kind in kinds for seed in range(settings["seeds"])]
+
+
+def condition(truth: Truth) -> tuple[float, float]:
+    """κ and μ of U, the factors over √r: σ_max / σ_min, and d/r · max_j ‖U_j‖² / ‖U‖_F², at least 1 in the theorem.
+
+    >>> condition(Truth(np.eye(2), np.array([[1.0, 0.0], [0.0, 0.5], [0.0, 0.0]])))
+    (2.0, 1.2)
+    """
+    values = np.linalg.svd(truth.column_factors, compute_uv=False)
+    d, rank = truth.column_factors.shape
+    lengths = np.sum(truth.column_factors**2, axis=1)
+    return float(values[0] / values[-1]), max(1.0, float(d / rank * lengths.max() / lengths.sum()))
+
+
+def bound(n: int, d: int, C: float, rank: int, kappa: float, mu: float) -> float:
+    """ε² of the theorem: n = c d r⁵ κ⁶ μ² log d / (C² ε²) solved for it, with c = 1.
+
+    >>> round(bound(10**4, 10**3, 10, 1, 1.0, 1.0), 6)  # log(1000) / 1000
+    0.006908
+    """
+    return float(d * rank**5 * kappa**6 * mu**2 * np.log(d) / (C**2 * n))
+
+
+def measure(cell: Row, panels: Panels) -> Row:
+    n, d, C, rank, seed = (cell[name] for name in ("n", "d", "C", "rank", "seed"))
+    truth = generated("common-means", n, d, rank, seed)
+    T, (kappa, mu) = truth.second_moment(), condition(truth)
+    q = -float(np.expm1(n * np.log1p(-((C / d) ** 2))))
+    alpha = 4 * kappa**2 * rank * float(np.sqrt(mu / d))
+    penalty = (rank + 1) * d * q / (16 * rank**2 * mu**3)  # of the loss as a sum
+    of_the_mean = penalty * d / (d + q * d * (d - 1))  # over |Ω|, and R over d
+    panel = observed(truth, C, seed)
+    row = recovered(panel, T, rank, seed, penalty=of_the_mean, alpha=alpha)
+    squares: dict[str, Any] = {f"{name}_squared": (row[name] * row["norm"]) ** 2 for name in SQUARED}
+    return (
+        row
+        | squares
+        | {
+            "bound": bound(n, d, C, rank, kappa, mu),
+            "kappa": kappa,
+            "mu": mu,
+            "alpha": alpha,
+            "longest": float(np.sqrt(T.diagonal().max())),
+        }
+    )
+
+
+def _sweep(rows: list[Row], name: str) -> list[Row]:
+    """The rows in which the other sizes are as usual."""
+    return where(rows, **{one: _usual(rows, one) for one in CLAIMED if one != name})
+
+
+def _usual(rows: list[Row], name: str) -> Any:
+    """The value of a size that most rows have."""
+    return max(distinct(rows, name), key=lambda value: len(where(rows, **{name: value})))
+
+
+def _line(rows: list[Row], by: str, name: str) -> tuple[list[float], list[float]]:
+    group = _sweep(rows, by)
+    at = sorted(distinct(group, by))
+    return at, [mean(where(group, **{by: one}), name) for one in at]
+
+
+def _exponent(rows: list[Row], by: str, name: str) -> float:
+    return exponent(*_line(rows, by, name))
+
+
+def _ratios(rows: list[Row]) -> list[float]:
+    """How many times the measured squared error of HajekGD the bound is."""
+    return [row["bound"] / row["hajek_squared"] for row in rows]
+
+
+def expect(rows: list[Row]) -> list[Expectation]:
+    expectations = []
+    for by, claimed in CLAIMED.items():
+        found = {name: _exponent(rows, by, f"{name}_squared") for name in SQUARED}
+        expectations.append(
+            Expectation(
+                f"the squared error of HajekGD goes as {by} to the power {claimed:g}, to ±{NEAR}",
+                abs(found["hajek"] - claimed) <= NEAR,
+                f"{found['hajek']:.2f}; OneSidedCompletion {found['onesided']:.2f}",
+            )
+        )
+    ratios = _ratios(rows)
+    expectations.append(
+        Expectation(
+            "the squared error of HajekGD is below the bound with c = 1 everywhere",
+            min(ratios) >= 1,
+            f"the bound is {_range(ratios)} times it",
+        )
+    )
+    sparse, informative = min(distinct(rows, "C")), [row for row in rows if row["bound"] < row["norm"] ** 2]
+    error = mean(where(_sweep(rows, "C"), C=sparse), "hajek")
+    expectations += [
+        Expectation(
+            "the bound with c = 1 says more than returning zero would, ε² < ‖T‖_F², at every size tried",
+            len(informative) == len(rows),
+            f"at {len(informative)} of {len(rows)} panels; it is {_range(_over_zero(rows))} times ‖T‖_F²",
+        ),
+        Expectation(
+            f"at C = {sparse} HajekGD is better than returning zero: a relative error below 1",
+            error < 1,
+            f"{error:.2f}; OneSidedCompletion {mean(where(_sweep(rows, 'C'), C=sparse), 'onesided'):.2g}",
+        ),
+    ]
+    return expectations
+
+
+def _over_zero(rows: list[Row]) -> list[float]:
+    """How many times the squared error of returning zero the bound is."""
+    return [row["bound"] / row["norm"] ** 2 for row in rows]
+
+
+def _range(values: list[float]) -> str:
+    return (
+        f"{min(values):,.2g} to {max(values):,.2g}"
+        if max(values) < 100
+        else f"{min(values):,.0f} to {max(values):,.0f}"
+    )
+
+
+def verdict(rows: list[Row]) -> str:
+    powers = {by: _exponent(rows, by, "hajek_squared") for by in CLAIMED}
+    held = [abs(powers[by] - claimed) <= NEAR for by, claimed in CLAIMED.items()] + [min(_ratios(rows)) >= 1]
+    word = "Agrees" if all(held) else "Agrees in part" if any(held) else "Does not agree"
+    found = ", ".join(f"{by} to the power {power:.1f} (bound {CLAIMED[by]:g})" for by, power in powers.items())
+    return (
+        f"{word}: the squared error goes as {found}; the bound with c = 1 is {_range(_ratios(rows))} times it, and "
+        f"{_range(_over_zero(rows))} times that of returning zero."
+    )
+
+
+def table(rows: list[Row]) -> str:
+    header = ["n", "d", "C", "‖XXᵀ − T‖_F², HajekGD", "OneSidedCompletion", "bound, c = 1", "‖T‖_F²"]
+    header += ["relative error, HajekGD", "OneSidedCompletion", "α", "longest row of the true factor"]
+    kinds = dict.fromkeys((row["n"], row["d"], row["C"]) for row in rows)
+    lines = []
+    for n, d, C in kinds:
+        group = where(rows, n=n, d=d, C=C)
+        names = ("hajek_squared", "onesided_squared", "bound")
+        line = [n, d, C, *(mean(group, name) for name in names), mean(group, "norm") ** 2]
+        lines.append([*line, *(mean(group, name) for name in ("hajek", "onesided", "alpha", "longest"))])
+    return markdown(header, lines)
+
+
+def draw(rows: list[Row], figure: Figure) -> None:
+    figure.set_size_inches(9, 3.4)
+    axes = figure.subplots(1, len(CLAIMED), sharey=True)
+    for axis, by in zip(axes, CLAIMED, strict=True):
+        for name, label in SQUARED.items():
+            axis.plot(*_line(rows, by, f"{name}_squared"), "o-", label=label)
+        axis.plot(*_line(rows, by, "bound"), "k--", label="bound, c = 1")
+        axis.axhline(mean(rows, "norm") ** 2, color="grey", linewidth=0.8, label="returning zero")
+        axis.set(xscale="log", yscale="log", xlabel={"n": "rows n", "C": "entries per row C", "d": "columns d"}[by])
+    axes[0].set_ylabel("‖XXᵀ − T‖_F²")
+    axes[0].legend(fontsize=7)
+
+
+EXPERIMENT = Experiment(
+    name="theorem-3-4",
+    title="Theorem 3.4: the bound beside the measured error",
+    claim="On the common means model, with α = 4κ²r√(μ/d) and λ = (r+1)dq/(16r²μ³), any local minimiser has "
+    "‖XXᵀ − T‖_F² ≤ ε² once n ≥ c d r⁵ κ⁶ μ² log d / (C² ε²).",
+    method="‖XXᵀ − T‖_F² of HajekGD, r = 5, with the theorem's α and λ (times d over |Ω|, as the loss is a mean here), "
+    "after the paper's 1,000 iterations, not at a local minimum found to the end; κ and μ are those of the means, μ at "
+    "least 1. c is not given: the ε² shown has c = 1, and exponents do not depend on it. The theorem's α is above "
+    "every row of the true factor: near it the penalty is idle.",
+    full={
+        "base": {"n": 20_000, "d": 1000, "C": 5},
+        "n": [5_000, 10_000, 20_000, 40_000, 80_000],
+        "C": [2, 3, 5, 10, 20],
+        "d": [250, 500, 1000, 2000],
+        "rank": 5,
+        "seeds": 5,
+    },
+    quick={
+        "base": {"n": 4_000, "d": 200, "C": 5},
+        "n": [2_000, 4_000, 16_000],
+        "C": [2, 5, 20],
+        "d": [100, 200, 400],
+        "seeds": 1,
+    },
+    cells=cells,
+    measure=measure,
+    expect=expect,
+    verdict=verdict,
+    table=table,
+    draw=draw,
+)

@@ -9,7 +9,16 @@ import numpy as np
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.panels import Panels
 from onesided.experiments.synthetic_recovery import METHODS, generated, observed, recovered
-from onesided.experiments.summaries import distinct, exponent, markdown, mean, mean_and_deviation, slope, where
+from onesided.experiments.summaries import (
+    distinct,
+    exponent,
+    log_axis,
+    markdown,
+    mean,
+    mean_and_deviation,
+    slope,
+    where,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,7 +148,8 @@ def _draw_over_d(axis: Axes, rows: list[Row], name: str, by: str) -> None:
                 if line[0][by] == value and line[0][other] == fixed:
                     named = f"{label} = {value}" if growing else None
                     axis.plot(*_means(line, "d", name), style, color=f"C{position}", label=named)
-    axis.set(xscale="log", yscale="log", xlabel="columns d (line: n = 10 d, dotted: n fixed)")
+    axis.set(yscale="log", xlabel="columns d (line: n = 10 d, dotted: n fixed)")
+    log_axis(axis, distinct(rows, "d"))
     axis.legend(fontsize=8)
 
 

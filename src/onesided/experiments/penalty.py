@@ -12,7 +12,7 @@ from onesided.experiments.experiment import Expectation, Experiment, Row, Settin
 from onesided.experiments.metrics import errors_against_all_data, held_out_error
 from onesided.experiments.panels import Panels
 from onesided.experiments.synthetic_recovery import generated, hajek_gd, observed, step_size
-from onesided.experiments.summaries import distinct, markdown, mean, mean_and_deviation, where
+from onesided.experiments.summaries import distinct, log_axis, markdown, mean, mean_and_deviation, where
 from onesided.moments import PairMoments
 
 if TYPE_CHECKING:
@@ -191,16 +191,17 @@ def _line(rows: list[Row], penalty: float, alpha: float, name: str) -> list[Any]
 
 def draw(rows: list[Row], figure: Figure) -> None:
     kinds = _synthetic(rows)
-    figure.set_size_inches(9, 3.2)
+    figure.set_size_inches(10, 3.2)
     axes = figure.subplots(1, len(kinds))
     for axis, (panel, length) in zip(axes, kinds, strict=True):
         group = _group(rows, panel, length)
         axis.axhline(mean(where(group, penalty=0.0), "error"), color="black", linestyle=":", label="no penalty")
-        for penalty in (one for one in distinct(group, "penalty") if one > 0):
-            alphas = distinct(where(group, penalty=penalty), "alpha")
-            errors = [mean(where(group, penalty=penalty, alpha=alpha), "error") for alpha in alphas]
-            axis.plot(alphas, errors, "o-", label=f"λ = {penalty:g}")
-        axis.set(xscale="log", yscale="log", xlabel="α", title=f"{panel}, {length:,} iterations")
+        for alpha in distinct([row for row in group if row["penalty"] > 0], "alpha"):
+            line = where(group, alpha=alpha)
+            errors = [mean(where(line, penalty=penalty), "error") for penalty in distinct(line, "penalty")]
+            axis.plot(distinct(line, "penalty"), errors, "o-", label=f"α = {alpha:g}")
+        axis.set(xlabel="λ", title=f"{panel}, {length:,} iterations", ylim=(0, None))
+        log_axis(axis, [row["penalty"] for row in group if row["penalty"] > 0])
     axes[0].set_ylabel("‖XXᵀ − T‖_F")
     axes[0].legend(fontsize=7)
 

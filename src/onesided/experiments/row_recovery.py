@@ -11,7 +11,7 @@ from onesided.experiments.experiment import Expectation, Experiment, Row, Settin
 from onesided.experiments.metrics import relative_error, rmse
 from onesided.experiments.panels import Panels
 from onesided.experiments.synthetic_recovery import generated, hajek_gd, observed, one_sided
-from onesided.experiments.summaries import column, distinct, markdown, mean, where
+from onesided.experiments.summaries import column, distinct, log_axis, markdown, mean, where
 from onesided.imputation import LeastSquares
 from onesided.second_moment import Measured
 
@@ -169,7 +169,8 @@ def draw(rows: list[Row], figure: Figure) -> None:
             axis.plot(sizes, heights, style, color=f"C{position % 3}", label=label)
         axis.axvline(rows[0]["rank"], color="grey", linewidth=0.8)
         axis.axvline(_enough(rows), color="grey", linewidth=0.8, linestyle="--")
-        axis.set(xscale="log", yscale="log", xlabel="entries per row C (grey: r, and r log d)", title=generator)
+        axis.set(yscale="log", xlabel="entries per row C (grey: r, and r log d)", title=generator)
+        log_axis(axis, sizes)
     axes[0].set_ylabel("RMSE / column means; relative error of T")
     axes[0].legend(fontsize=7)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Row = dict[str, Any]
 
@@ -136,3 +139,11 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
     2.0
     """
     return slope(np.log(x).tolist(), np.log(y).tolist())[0]
+
+
+def log_axis(axis: Axes, values: Iterable[float]) -> None:
+    """A logarithmic x axis with ticks at the values that were measured, and at no others."""
+    axis.set_xscale("log")
+    values = sorted(set(values))
+    axis.set_xticks(values, [f"{value:,g}" for value in values], fontsize=7)
+    axis.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)

@@ -10,7 +10,7 @@ from onesided.experiments.experiment import Expectation, Experiment, Row, Settin
 from onesided.experiments.metrics import relative_error
 from onesided.experiments.panels import Panels
 from onesided.experiments.synthetic_recovery import generated, hajek_gd, observed, one_sided
-from onesided.experiments.summaries import distinct, markdown, mean, mean_and_deviation, where
+from onesided.experiments.summaries import distinct, log_axis, markdown, mean, mean_and_deviation, where
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,12 +112,14 @@ def draw(rows: list[Row], figure: Figure) -> None:
     for axis, generator in zip(axes, generators, strict=True):
         for position, rank in enumerate(distinct(rows, "rank")):
             errors = _errors(rows, generator, rank)
-            auto = errors.pop(AUTO)
-            axis.plot(list(errors), list(errors.values()), "o-", color=f"C{position}", label=f"r = {rank}")
-            axis.axhline(auto, color=f"C{position}", linestyle=":")
-        axis.set(xscale="log", yscale="log", xlabel="target rank", title=generator)
+            targets = [target for target in errors if target != AUTO]
+            heights = [errors[target] for target in targets]
+            axis.plot(targets, heights, "o-", color=f"C{position}", label=f"r = {rank}")
+            axis.axhline(errors[AUTO], color=f"C{position}", linestyle=":")
+        axis.set(yscale="log", xlabel="target rank", title=generator)
+        log_axis(axis, distinct(rows, "rank"))
     axes[0].set_ylabel("relative error of T")
-    axes[0].legend(fontsize=8, title="dotted: OneSidedCompletion")
+    axes[-1].legend(fontsize=7, title="dotted: OneSidedCompletion")
 
 
 EXPERIMENT = Experiment(

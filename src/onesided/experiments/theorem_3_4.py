@@ -9,7 +9,7 @@ import numpy as np
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.panels import Panels
 from onesided.experiments.synthetic_recovery import generated, observed, recovered
-from onesided.experiments.summaries import distinct, exponent, markdown, mean, where
+from onesided.experiments.summaries import distinct, exponent, log_axis, markdown, mean, where
 from onesided.synthetic import Truth
 
 if TYPE_CHECKING:
@@ -178,9 +178,10 @@ def draw(rows: list[Row], figure: Figure) -> None:
             axis.plot(*_line(rows, by, f"{name}_squared"), "o-", label=label)
         axis.plot(*_line(rows, by, "bound"), "k--", label="bound, c = 1")
         axis.axhline(mean(rows, "norm") ** 2, color="grey", linewidth=0.8, label="returning zero")
-        axis.set(xscale="log", yscale="log", xlabel={"n": "rows n", "C": "entries per row C", "d": "columns d"}[by])
+        axis.set(yscale="log", xlabel={"n": "rows n", "C": "entries per row C", "d": "columns d"}[by])
+        log_axis(axis, distinct(_sweep(rows, by), by))
     axes[0].set_ylabel("‖XXᵀ − T‖_F²")
-    axes[0].legend(fontsize=7)
+    axes[-1].legend(fontsize=7)
 
 
 EXPERIMENT = Experiment(

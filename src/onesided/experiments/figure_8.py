@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
-from onesided.experiments.metrics import relative_error
 from onesided.experiments.panels import Panels
 from onesided.experiments.synthetic_recovery import generated, hajek_gd, observed, one_sided
 from onesided.experiments.summaries import column, deviation, distinct, markdown, mean, slope, where
@@ -51,7 +50,7 @@ def measure(cell: Row, panels: Panels) -> list[Row]:
         }
         if seed == 0 and sigma in (cell["sigmas"][0], cell["sigmas"][-1]):
             own = one_sided(noisy, seed, noise_variance=sigma**2)
-            row["onesided"] = relative_error(own.second_moment_.to_dense(), T) * row["norm"]
+            row["onesided"] = float(np.linalg.norm(own.second_moment_.to_dense() - T))
         rows.append(row)
     return rows
 
@@ -137,17 +136,8 @@ def table(rows: list[Row]) -> str:
         for times, rank in _kinds(rows):
             group = where(rows, times=times, rank=rank, **panel)
             ends = [where(group, sigma=sigma) for sigma in (min(column(group, "sigma")), max(column(group, "sigma")))]
-            steep, explained = _fit(group, "error")
-            own = [mean(end, "onesided") for end in ends]
-            line = [
-                panel["generator"],
-                panel["C"],
-                times,
-                rank,
-                *(mean(end, "error") for end in ends),
-                steep,
-                explained,
-            ]
+            errors, own = ([mean(end, name) for end in ends] for name in ("error", "onesided"))
+            line = [panel["generator"], panel["C"], times, rank, *errors, *_fit(group, "error")]
             lines.append([*line, PAPER.get((times, rank), "–"), _fit(group, "change")[0], *own])
     return markdown(header, lines)
 

@@ -36,14 +36,8 @@ def cells(settings: Settings, panels: Panels) -> list[Row]:
     kinds += [(settings["long"] // LONG, LONG, *one) for one in grid if one[1] in (0.0, PAPER[1])]
     synthetic = [
         sizes
-        | {
-            "panel": generator,
-            "seed": seed,
-            "iterations": iterations,
-            "times": times,
-            "penalty": penalty,
-            "alpha": alpha,
-        }
+        | {"panel": generator, "seed": seed, "iterations": iterations, "times": times}
+        | {"penalty": penalty, "alpha": alpha}
         for generator in ("text", "code")
         for seed in range(settings["seeds"])
         for iterations, times, penalty, alpha in kinds
@@ -159,23 +153,15 @@ def table(rows: list[Row]) -> str:
     lines = []
     for panel, length in _synthetic(rows):
         group = _group(rows, panel, length)
-        lines += [[panel, length, *_line(group, *kind, "error"), "–"] for kind in _settings(group)]
+        lines += [[panel, length, *_line(group, *kind), "–"] for kind in _settings(group)]
     for panel in distinct(_real(rows), "panel"):
         group = where(rows, panel=panel)
         length = group[0]["iterations"]
         lines += [
-            [panel, length, *_line(group, *kind, "error"), mean(where(group, penalty=kind[0]), "published_error")]
+            [panel, length, *_line(group, *kind), mean(where(group, penalty=kind[0]), "published_error")]
             for kind in _settings(group)
         ]
-    header = [
-        "panel",
-        "iterations",
-        "λ",
-        "α",
-        "‖XXᵀ − T‖_F (real panels: held-out error)",
-        "lower by",
-        "published error",
-    ]
+    header = ["panel", "iterations", "λ", "α", "‖XXᵀ − T‖_F (real: held-out error)", "than without", "published error"]
     return markdown(header, lines)
 
 
@@ -183,10 +169,10 @@ def _settings(rows: list[Row]) -> list[tuple[float, float]]:
     return list(dict.fromkeys((row["penalty"], row["alpha"]) for row in rows))
 
 
-def _line(rows: list[Row], penalty: float, alpha: float, name: str) -> list[Any]:
+def _line(rows: list[Row], penalty: float, alpha: float) -> list[Any]:
     here = where(rows, penalty=penalty, alpha=alpha)
     gain = "–" if penalty == 0 else _in_words(_gain(rows, (penalty, alpha)))
-    return [f"{penalty:g}", f"{alpha:g}" if penalty else "–", mean_and_deviation(here, name), gain]
+    return [f"{penalty:g}", f"{alpha:g}" if penalty else "–", mean_and_deviation(here, "error"), gain]
 
 
 def draw(rows: list[Row], figure: Figure) -> None:

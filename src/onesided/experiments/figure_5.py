@@ -77,6 +77,7 @@ def expect(rows: list[Row]) -> list[Expectation]:
     flat, own = (_exponents(rows, name, growing=True) for name in ("hajek", "onesided"))
     literal = _exponents(rows, "hajek", growing=False)
     hajek, onesided = (slope(*_means(_noisy(rows), "variance", name)) for name in ("hajek", "onesided"))
+    levels = {name: [mean(line, name) for line in _lines(rows, growing=True)] for name in METHODS}
     return [
         Expectation(
             f"with n = 10 d, the error of HajekGD is flat in d: its exponent is within ±{FLAT} at every C and r",
@@ -103,6 +104,11 @@ def expect(rows: list[Row]) -> list[Expectation]:
             onesided[1] >= LINEAR and onesided[0] > 0,
             f"slope {onesided[0]:.3g} per unit of σ², R² = {onesided[1]:.3f}",
         ),
+        Expectation(
+            "with n = 10 d and σ² = 1, HajekGD is better than returning zero, of relative error 1, at every C and r",
+            max(levels["hajek"]) < 1,
+            "; ".join(f"{METHODS[name]}: {min(level):.2g} to {max(level):.2g}" for name, level in levels.items()),
+        ),
     ]
 
 
@@ -113,7 +119,8 @@ def verdict(rows: list[Row]) -> str:
     word = "Agrees" if all(held) else "Agrees in part" if any(held) else "Does not agree"
     return (
         f"{word}: the error of HajekGD goes as d to the power {min(flat):.2f} to {max(flat):.2f} where n = 10 d, "
-        f"{min(literal):.2f} to {max(literal):.2f} where n is fixed, and is linear in σ² with R² = {explained:.3f}."
+        f"{min(literal):.2f} to {max(literal):.2f} where n is fixed, and is linear in σ² with R² = {explained:.3f}, "
+        f"{steep:.2g} ‖T‖_F per unit."
     )
 
 

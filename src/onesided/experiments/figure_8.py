@@ -131,8 +131,8 @@ def expect(rows: list[Row]) -> list[Expectation]:
         Expectation(
             "slopes lie between 11 and 19, whatever C and the generator, which the paper does not name here",
             all(11 <= one <= 19 for one in steep),
-            f"from {min(steep):.3g} to {max(steep):.3g}; nearest to the paper's of the {len(panels)} settings tried, and "
-            f"picked for that: {_beside_paper(rows, _nearest(rows))}",
+            f"from {min(steep):.3g} to {max(steep):.3g}; nearest to the paper's of {len(panels)} settings tried, "
+            f"and picked for that: {_beside_paper(rows, _nearest(rows))}",
         ),
     ]
 
@@ -144,9 +144,9 @@ def verdict(rows: list[Row]) -> str:
     )
     word = "Agrees" if all(held) else "Agrees in part" if any(held) else "Does not agree"
     return (
-        f"{word}: slopes of the error in σ are {min(steep):.2g} to {max(steep):.2g} over C and generators (paper: 11 to "
-        f"19), and the error bends upwards (R² from {min(straight):.2f}); of {len(_panels(rows))} settings the nearest, "
-        f"picked for that, the paper's in brackets, is {_beside_paper(rows, _nearest(rows))}."
+        f"{word}: slopes of the error in σ are {min(steep):.2g} to {max(steep):.2g} over C and generators (paper: 11 "
+        f"to 19), and the error bends upwards (R² from {min(straight):.2f}); of {len(_panels(rows))} settings the "
+        f"nearest, picked for that, the paper's in brackets, is {_beside_paper(rows, _nearest(rows))}."
     )
 
 

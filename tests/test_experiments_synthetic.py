@@ -9,11 +9,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-from onesided.completion import HajekGD, OneSidedCompletion, stable_step
-from onesided.experiments import experiment, recovery, theorem_3_4
+from onesided.completion import HajekGD, OneSidedCompletion
+from onesided.experiments import experiment, synthetic_recovery, theorem_3_4
 from onesided.experiments.experiment import run
 from onesided.experiments.panels import Panels
+from onesided.experiments.sampling import generated
 from onesided.moments import PairMoments
+from onesided.solvers.gradient_descent import stable_step
 from onesided.synthetic import common_means
 
 pytest.importorskip("matplotlib")
@@ -61,8 +63,8 @@ TINY = {
 @pytest.fixture(autouse=True)
 def short_fits(monkeypatch):
     own = partial(OneSidedCompletion, rank=1, center="columns", diagonal="free", refine="none", blend=None)
-    monkeypatch.setattr(recovery, "OneSidedCompletion", own)
-    monkeypatch.setattr(recovery, "HajekGD", partial(HajekGD, iterations=20))
+    monkeypatch.setattr(synthetic_recovery, "OneSidedCompletion", own)
+    monkeypatch.setattr(synthetic_recovery, "HajekGD", partial(HajekGD, iterations=20))
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -90,23 +92,23 @@ def test_a_cell_gives_the_same_numbers_again(name):
 
 
 def test_a_matrix_of_lower_rank_is_cut_from_the_same():
-    whole, part = (recovery.generated("text", 80, 30, rank, 0) for rank in (5, 2))
+    whole, part = (generated("text", 80, 30, rank, 0) for rank in (5, 2))
     left, values, right = np.linalg.svd(whole.to_dense(), full_matrices=False)
     np.testing.assert_allclose(part.to_dense(), left[:, :2] * values[:2] @ right[:2], atol=1e-12)
 
 
 def test_generators_have_the_second_moment_they_promise():
     d, n = 50, 4000
-    T = {name: recovery.generated(name, n, d, 4, 0).second_moment() for name in ("text", "code")}
+    T = {name: generated(name, n, d, 4, 0).second_moment() for name in ("text", "code")}
     assert np.mean(T["text"]) == pytest.approx(1 / d, rel=0.05)
     assert np.mean(T["code"]) == pytest.approx(4 / d, rel=0.05)
     for name in ("common-means", "linear-mixture"):
-        assert np.trace(recovery.generated(name, n, d, 4, 0).second_moment()) == pytest.approx(1, rel=0.3)
+        assert np.trace(generated(name, n, d, 4, 0).second_moment()) == pytest.approx(1, rel=0.3)
 
 
 def test_noise_is_on_the_entries_and_not_in_the_truth():
-    truth = recovery.generated("text", 500, 30, 3, 0)
-    quiet, noisy = (recovery.observed(truth, 10, 0, noise=noise) for noise in (0.0, 0.1))
+    truth = generated("text", 500, 30, 3, 0)
+    quiet, noisy = (synthetic_recovery.observed(truth, 10, 0, noise=noise) for noise in (0.0, 0.1))
     np.testing.assert_array_equal(quiet.columns, noisy.columns)
     assert np.std(noisy.values - quiet.values) == pytest.approx(0.1, rel=0.05)
     assert truth.noise == 0
@@ -131,8 +133,8 @@ def test_the_bound_goes_with_the_powers_it_claims():
 
 
 def test_the_longest_step_known_to_be_stable_is():
-    truth = recovery.generated("code", 400, 30, 3, 0)
-    panel = recovery.observed(truth, 10, 0)
+    truth = generated("code", 400, 30, 3, 0)
+    panel = synthetic_recovery.observed(truth, 10, 0)
     step = stable_step(PairMoments.from_panel(panel), np.random.default_rng(0))
-    history = recovery.hajek_gd(panel, 3, 0, step_size=step, iterations=50).solve_.history
+    history = synthetic_recovery.hajek_gd(panel, 3, 0, step_size=step, iterations=50).solve_.history
     assert history[-1] < history[0]

@@ -8,7 +8,7 @@ import numpy as np
 
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.panels import Panels
-from onesided.experiments.synthetic_recovery import METHODS, generated, observed, recovered
+from onesided.experiments.sampling import generated
 from onesided.experiments.summaries import (
     distinct,
     exponent,
@@ -19,6 +19,7 @@ from onesided.experiments.summaries import (
     slope,
     where,
 )
+from onesided.experiments.synthetic_recovery import METHODS, observed, recovered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onesided import synthetic
 from onesided.errors import InputError
 from onesided.experiments import metrics
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.methods import COMPARED, fit
 from onesided.experiments.panels import Panels
 from onesided.experiments.recovery import by_method
+from onesided.experiments.sampling import generated, observed
 from onesided.experiments.summaries import column, distinct, markdown, mean, mean_and_deviation, where
-from onesided.panel import Panel
-from onesided.synthetic import Truth
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SCORES = {"error": "relative error of T", "rmse": "relative RMSE of M"}
 PREDICTED = 100_000
-RANKS = {"paper": 10, "linear mixture": 5}
+NAMES = {
+    "text": "the paper's matrix",
+    "linear-mixture": "linear mixture",
+    "bernoulli": "p = C/d",
+    "fixed": "C per row",
+}
+RANKS = {"text": 10, "linear-mixture": 5}
 
 
 def cells(settings: Settings, panels: Panels) -> list[Row]:
     """Uniform sampling over C at the largest n; C per row over n; and a panel that is not nearly constant."""
     most = max(settings["n"])
-    kinds = [("paper", "uniform", C, most) for C in settings["C"]]
-    kinds += [("paper", "fixed", C, n) for C in settings["C"] for n in settings["n"]]
-    kinds += [("linear mixture", "fixed", C, most) for C in settings["C"]]
+    kinds = [("text", "bernoulli", C, most) for C in settings["C"]]
+    kinds += [("text", "fixed", C, n) for C in settings["C"] for n in settings["n"]]
+    kinds += [("linear-mixture", "fixed", C, most) for C in settings["C"]]
     return [
         {"generator": generator, "sampler": sampler, "C": C, "n": n, "d": settings["d"], "seed": seed, "method": method}
         for generator, sampler, C, n in kinds
@@ -43,7 +46,8 @@ def cells(settings: Settings, panels: Panels) -> list[Row]:
 def measure(cell: Row, panels: Panels) -> list[Row]:
     """Both scores for each output of a method."""
     n, d, seed = cell["n"], cell["d"], cell["seed"]
-    truth, panel = _observed(*(cell[name] for name in ("generator", "sampler", "C", "n", "d", "seed")))
+    truth = generated(cell["generator"], n, d, RANKS[cell["generator"]], seed)
+    panel = observed(truth, cell["sampler"], cell["C"] / d, seed)
     try:
         fitted = fit(cell["method"], panel, seed=seed, rank=RANKS[cell["generator"]])
     except InputError as error:
@@ -64,22 +68,12 @@ def measure(cell: Row, panels: Panels) -> list[Row]:
     ]
 
 
-@lru_cache(maxsize=1)
-def _observed(generator: str, sampler: str, C: int, n: int, d: int, seed: int) -> tuple[Truth, Panel]:
-    """A matrix and what is observed of it; the methods of one panel come one after another."""
-    make = {"paper": synthetic.low_rank_gaussian, "linear mixture": synthetic.linear_mixture}[generator]
-    truth = make(n, d, RANKS[generator], rng=seed)
-    if sampler == "fixed":
-        return truth, synthetic.sample_fixed(truth, C, rng=seed)
-    return truth, synthetic.sample_bernoulli(truth, C / d, rng=seed)
-
-
 def _kinds(rows: list[Row]) -> list[tuple[str, list[Row]]]:
     """The rows of each panel, with its name."""
     found = dict.fromkeys((row["generator"], row["sampler"], row["C"], row["n"]) for row in rows)
     return [
         (
-            f"{generator}, {'C per row' if sampler == 'fixed' else 'uniform'}, C = {C}, n = {n:,}",
+            f"{NAMES[generator]}, {NAMES[sampler]}, C = {C}, n = {n:,}",
             where(rows, generator=generator, sampler=sampler, C=C, n=n),
         )
         for generator, sampler, C, n in found
@@ -88,7 +82,7 @@ def _kinds(rows: list[Row]) -> list[tuple[str, list[Row]]]:
 
 def expect(rows: list[Row]) -> list[Expectation]:
     """The paper's algorithm beats its baselines on its own panel; the library is nowhere worse than any of them."""
-    papers = where(rows, generator="paper")
+    papers = where(rows, generator="text")
     found = []
     for score in SCORES:
         for baseline in ("alternating GD", "softImpute-ALS", "nuclear norm, factored"):
@@ -124,7 +118,7 @@ def _lowest(rows: list[Row], score: str) -> str:
 
 def verdict(rows: list[Row]) -> str:
     """The panel of two entries per row, which the paper singles out."""
-    here = where(rows, generator="paper", sampler="fixed", C=min(distinct(rows, "C")), n=max(distinct(rows, "n")))
+    here = where(rows, generator="text", sampler="fixed", C=min(distinct(rows, "C")), n=max(distinct(rows, "n")))
     errors = {name: mean(group, "error") for name, group in by_method(here) if column(group, "error")}
     theirs = min(errors[name] for name in ("alternating GD", "softImpute-ALS", "nuclear norm, factored"))
     agrees = errors["Hájek-GD, XXᵀ"] < theirs
@@ -150,8 +144,8 @@ def table(rows: list[Row]) -> str:
 
 def draw(rows: list[Row], figure: Figure) -> None:
     """Eight panels: T and M, over C and over n at each C."""
-    papers, sizes = where(rows, generator="paper"), distinct(rows, "C")
-    over = [("uniform", None), *(("fixed", C) for C in sizes)]
+    papers, sizes = where(rows, generator="text"), distinct(rows, "C")
+    over = [("bernoulli", None), *(("fixed", C) for C in sizes)]
     figure.set_size_inches(3.1 * len(over), 6)
     grid = figure.subplots(2, len(over), squeeze=False)
     for axes, (score, title) in zip(grid, SCORES.items(), strict=True):

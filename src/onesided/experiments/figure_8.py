@@ -8,8 +8,9 @@ import numpy as np
 
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.panels import Panels
-from onesided.experiments.synthetic_recovery import generated, hajek_gd, observed, one_sided
+from onesided.experiments.sampling import generated
 from onesided.experiments.summaries import column, deviation, distinct, markdown, mean, slope, where
+from onesided.experiments.synthetic_recovery import hajek_gd, observed, one_sided
 from onesided.panel import Panel
 
 if TYPE_CHECKING:

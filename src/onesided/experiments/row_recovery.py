@@ -10,8 +10,9 @@ import numpy.typing as npt
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.metrics import relative_error, rmse
 from onesided.experiments.panels import Panels
-from onesided.experiments.synthetic_recovery import generated, hajek_gd, observed, one_sided
+from onesided.experiments.sampling import generated
 from onesided.experiments.summaries import column, distinct, log_axis, markdown, mean, where
+from onesided.experiments.synthetic_recovery import hajek_gd, observed, one_sided
 from onesided.imputation import LeastSquares
 from onesided.second_moment import Measured
 

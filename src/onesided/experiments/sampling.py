@@ -1,7 +1,8 @@
 """Synthetic matrices, and how their entries are observed, by the names that cells carry.
 
 Generators: ``"text"`` is N(1/√d, 1/d) as the paper says, ``"code"`` is N(2/√d, 1/d²), nearly a constant matrix, as in
-the code published with it; both are cut to the given rank.
+the code published with it; both are cut to the given rank. ``"common-means"`` and ``"linear-mixture"`` are those of
+:mod:`onesided.synthetic`.
 
 Samplers: ``"bernoulli"`` observes each entry with probability p; ``"fixed"`` exactly C = p·d entries of each row.
 """
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
+HIGHEST_RANK = 50
 GENERATORS = {"text": "N(1/√d, 1/d)", "code": "N(2/√d, 1/d²)"}
 SAMPLERS = {"bernoulli": "each entry with probability p", "fixed": "exactly C = p·d per row"}
 
@@ -53,6 +55,17 @@ def generated(generator: str, n: int, d: int, rank: int, seed: int) -> synthetic
     >>> generated("code", 100, 25, 3, 0).second_moment().mean().round(2)  # (2/√25)²
     np.float64(0.16)
     """
+    if generator == "common-means":
+        return synthetic.common_means(n, d, rank, rng=seed)
+    if generator == "linear-mixture":
+        return synthetic.linear_mixture(n, d, rank, rng=seed)
+    whole = _gaussian(generator, n, d, min(HIGHEST_RANK, n, d), seed)
+    return synthetic.Truth(whole.row_factors[:, :rank].copy(), whole.column_factors[:, :rank].copy())
+
+
+@lru_cache(maxsize=1)
+def _gaussian(generator: str, n: int, d: int, rank: int, seed: int) -> synthetic.Truth:
+    """Of a rank from which lower ones are cut: finding it takes longer than all else."""
     mean, deviation = {"text": (1 / np.sqrt(d), 1 / np.sqrt(d)), "code": (2 / np.sqrt(d), 1 / d)}[generator]
     return synthetic.low_rank_gaussian(n, d, rank, rng=seed, mean=mean, deviation=deviation)
 

@@ -1,9 +1,5 @@
 """Synthetic panels of known truth, and how far the T that is recovered from them is off.
 
-Generators, by the names that cells carry: ``text`` is the paper's N(1/√d, 1/d) and ``code`` the N(2/√d, 1/d²) of the
-code published with it, nearly a constant matrix, both cut to the given rank; ``common-means`` and ``linear-mixture``
-are those of :mod:`onesided.synthetic`.
-
 Algorithm 1 takes the paper's settings, which are for d = 10³, at every d: 1,000 iterations with the step
 η = 10⁴ (d / 10³)². The loss is a mean over Ω, of which the gradient is near 2 (XXᵀ − T) X / d²: with η ∝ d² the
 descent is the same one at every d, n and C, and a fixed η would be a shorter one at larger d.
@@ -12,7 +8,6 @@ descent is the same one at every d, n and C, and a fixed η would be a shorter o
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +22,6 @@ from onesided.synthetic import Truth
 
 Array = npt.NDArray[Any]
 
-MOST = 50  # the rank to which a Gaussian matrix is kept, so that lower ones are cut from it
 METHODS = {
     "hajek": "HajekGD, XXᵀ",
     "algorithm1": "HajekGD, T̂ on Ω",
@@ -36,30 +30,10 @@ METHODS = {
 }
 
 
-def generated(generator: str, n: int, d: int, rank: int, seed: int) -> Truth:
-    """A matrix of one of the generators; the last Gaussian one stays in memory, to be cut to other ranks.
-
-    >>> generated("code", 100, 25, 3, 0).second_moment().mean().round(2)  # (2/√25)²
-    np.float64(0.16)
-    """
-    if generator == "common-means":
-        return synthetic.common_means(n, d, rank, rng=seed)
-    if generator == "linear-mixture":
-        return synthetic.linear_mixture(n, d, rank, rng=seed)
-    whole = _gaussian(generator, n, d, min(MOST, n, d), seed)
-    return Truth(whole.row_factors[:, :rank].copy(), whole.column_factors[:, :rank].copy())
-
-
-@lru_cache(maxsize=1)
-def _gaussian(generator: str, n: int, d: int, rank: int, seed: int) -> Truth:
-    mean, deviation = {"text": (1 / np.sqrt(d), 1 / np.sqrt(d)), "code": (2 / np.sqrt(d), 1 / d)}[generator]
-    return synthetic.low_rank_gaussian(n, d, rank, rng=seed, mean=mean, deviation=deviation)
-
-
 def observed(truth: Truth, C: float, seed: int, *, noise: float = 0.0) -> Panel:
     """Each entry with probability C/d and with noise of the given standard deviation.
 
-    >>> observed(generated("text", 50, 20, 2, 0), 20, 0)
+    >>> observed(synthetic.linear_mixture(50, 20, 2, rng=0), 20, 0)
     Panel(50 rows × 20 columns, 1,000 entries)
     """
     return synthetic.sample_bernoulli(replace(truth, noise=noise), C / truth.shape[1], rng=seed)
@@ -92,7 +66,7 @@ def recovered(
 
     ``OneSidedCompletion`` chooses its rank, which is told beside.
 
-    >>> truth = generated("linear-mixture", 2000, 30, 2, 0)
+    >>> truth = synthetic.linear_mixture(2000, 30, 2, rng=0)
     >>> row = recovered(observed(truth, 8, 0), truth.second_moment(), 2, 0)
     >>> row["onesided"] < row["hajek"] < row["means"]
     True

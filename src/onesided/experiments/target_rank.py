@@ -9,8 +9,9 @@ import numpy as np
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.metrics import relative_error
 from onesided.experiments.panels import Panels
-from onesided.experiments.synthetic_recovery import generated, hajek_gd, observed, one_sided
+from onesided.experiments.sampling import generated
 from onesided.experiments.summaries import distinct, log_axis, markdown, mean, mean_and_deviation, where
+from onesided.experiments.synthetic_recovery import hajek_gd, observed, one_sided
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,8 +8,9 @@ import numpy as np
 
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.panels import Panels
-from onesided.experiments.synthetic_recovery import generated, observed, recovered
+from onesided.experiments.sampling import generated
 from onesided.experiments.summaries import distinct, exponent, log_axis, markdown, mean, where
+from onesided.experiments.synthetic_recovery import observed, recovered
 from onesided.synthetic import Truth
 
 if TYPE_CHECKING:

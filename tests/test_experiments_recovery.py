@@ -14,6 +14,8 @@ from onesided.experiments.methods import COMPARED, METHODS, fit
 from onesided.experiments.panels import Panels
 from onesided.experiments.recovery import by_method, measure, standing
 
+pytestmark = pytest.mark.filterwarnings("ignore:not converged:sklearn.exceptions.ConvergenceWarning")
+
 RECOVERED = synthetic.sample_fixed(synthetic.noisy_mixture(400, 20, 2, sigma=0.5, rng=0), 6, rng=1)
 
 
@@ -88,8 +90,6 @@ SMALL = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:the panel falls into")
-@pytest.mark.filterwarnings("ignore:the fit did not:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", SMALL)
 def test_experiments_run_through(name, tmp_path):
     one = experiment(name)

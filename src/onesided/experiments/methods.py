@@ -9,7 +9,6 @@ has nothing set.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
@@ -70,10 +69,7 @@ def fit(method: str, panel: Panel, *, seed: int, rank: int = RANK) -> Fitted:
     >>> fit("column means", panel, seed=0).to_dense("T").shape
     (20, 20)
     """
-    with warnings.catch_warnings():
-        # A panel in parts, or a solver that ran out of iterations: the scores tell what came of it.
-        warnings.simplefilter("ignore")
-        return METHODS[method](panel, rank, seed)
+    return METHODS[method](panel, rank, seed)
 
 
 def _timed(estimator: Any, panel: Panel) -> tuple[Any, float]:

@@ -19,10 +19,11 @@ published error of T
 error against all data
     ‖P_Ω(L − T̂)‖_F / ‖P_Ω(T̂)‖_F for the same T̂: the same distance, relative.
 held-out error of T
-    the root of the mean over seeds of Σ_{N ≥ 2} (N (L − T̂)² − s²) / Σ_{N ≥ 2} (N T̂² − s²), with T̂, N and s² (the
-    variance of a pair's products) from rows never used in fitting: s²/N is what the measurement T̂ is off by itself, so
-    that the first sum is an unbiased view of Σ N (L − T)², the second of Σ N T². Below zero by chance where L is closer
-    to T than T̂ can tell; a mean below zero is given as zero.
+    the root of the mean over seeds of Σ (N (L − T̂)² − s²) / Σ (N T̂² − s²), with T̂, N and s² (the variance of a pair's
+    products) from rows never used in fitting, over the pairs i ≠ j that at least two of them have: s²/N is what the
+    measurement T̂ is off by itself, so that the first sum is an unbiased view of Σ N (L − T)², the second of Σ N T².
+    Below zero by chance where L is closer to T than T̂ can tell; a mean below zero is given as zero. The diagonal,
+    which any method can measure, does not count.
 RMSE of M
     the root mean squared error over entries held out.
 """
@@ -161,17 +162,16 @@ def errors_against_all_data(moments: PairMoments, at: AtPairs) -> dict[str, floa
 
 def held_out_squared_error(moments: PairMoments, at: AtPairs) -> float:
     """The square of the held-out error of T for one seed; ``moments`` are those of rows never used, of weight one."""
-    again = moments.rows >= 2
-    i, j = (one[again] for one in moments.pairs())
-    count = moments.counts[again]
-    target = hajek(moments)[again]
+    i, j = moments.pairs()
+    again = np.flatnonzero((moments.rows >= 2) & (i != j))
+    i, j, count = i[again], j[again], moments.counts[again]
+    target = moments.sums[again] / count
     variance = np.maximum(moments.squares[again] - count * target**2, 0.0) / (count - 1)
     off, norm = 0.0, 0.0
     for here in _chunks(len(target)):
-        twice = _times(i[here], j[here])
         residual = at(i[here], j[here]) - target[here]
-        off += float(twice @ (count[here] * residual**2 - variance[here]))
-        norm += float(twice @ (count[here] * target[here] ** 2 - variance[here]))
+        off += float(np.sum(count[here] * residual**2 - variance[here]))
+        norm += float(np.sum(count[here] * target[here] ** 2 - variance[here]))
     return off / norm if norm > 0 else 0.0
 
 

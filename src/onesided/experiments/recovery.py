@@ -28,8 +28,8 @@ DEFINED = (
     "A tenth of the rows is never used; a ninth of the other entries is held out. The published error of T is ‖P_Ω(L "
     "− T̂)‖_F / |Ω| with T̂ of all the data, of which four fifths were trained on; the error against all data is the "
     "same distance relative to ‖P_Ω(T̂)‖_F; the held-out error of T is the relative distance to T of the rows never "
-    "used, pairs weighed by their count and the noise of the measurement taken off. RMSE of M is over held-out "
-    "entries whose row and column have others. Mean ± standard deviation over seeds."
+    "used, pairs of different columns weighed by their count and the noise of the measurement taken off. RMSE of M "
+    "is over held-out entries whose row and column have others. Mean ± standard deviation over seeds."
 )
 
 

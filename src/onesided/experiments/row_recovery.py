@@ -106,7 +106,7 @@ def expect(rows: list[Row]) -> list[Expectation]:
         }
         expectations.append(
             Expectation(
-                f"rows are recovered by {METHODS[name]} once C reaches r log d: RMSE below {RECOVERED} of column means'",
+                f"{METHODS[name]}: rows are recovered once C reaches r log d, RMSE below {RECOVERED} of column means'",
                 max(worst.values()) < RECOVERED,
                 "; ".join(f"{g}: at most {one:.2g}, below {_from(_first(rows, g, name))}" for g, one in worst.items()),
             )
@@ -157,7 +157,7 @@ def table(rows: list[Row]) -> str:
 
 def draw(rows: list[Row], figure: Figure) -> None:
     generators = distinct(rows, "generator")
-    figure.set_size_inches(8, 3.6)
+    figure.set_size_inches(8, 4)
     axes = figure.subplots(1, len(generators), sharey=True)
     lines = [(name, label, "o-") for name, label in METHODS.items()]
     lines += [("T_algorithm2", "T by HajekGD", "x:"), ("T_onesided", "T by OneSidedCompletion", "x:")]
@@ -172,7 +172,7 @@ def draw(rows: list[Row], figure: Figure) -> None:
         axis.set(yscale="log", xlabel="entries per row C (grey: r, and r log d)", title=generator)
         log_axis(axis, sizes)
     axes[0].set_ylabel("RMSE / column means; relative error of T")
-    axes[0].legend(fontsize=7)
+    figure.legend(*axes[0].get_legend_handles_labels(), fontsize=7, ncols=3, loc="outside lower center")
 
 
 EXPERIMENT = Experiment(

@@ -179,7 +179,7 @@ EXPERIMENT = Experiment(
         "variances": [1.0, 10.0, 20.0, 30.0, 40.0, 50.0],
         "seeds": 2,
     },
-    quick={"d": [100, 200, 300], "C": [4, 10], "ranks": [5], "variances": [1.0, 25.0, 50.0], "seeds": 1},
+    quick={"d": [100, 250], "C": [4, 10], "ranks": [5], "variances": [1.0, 25.0, 50.0], "seeds": 1},
     cells=cells,
     measure=measure,
     expect=expect,

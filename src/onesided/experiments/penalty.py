@@ -175,13 +175,14 @@ def draw(rows: list[Row], figure: Figure) -> None:
     kinds = _synthetic(rows)
     figure.set_size_inches(10, 3.2)
     axes = figure.subplots(1, len(kinds))
+    alphas = distinct([row for row in rows if "C" in row and row["penalty"] > 0], "alpha")
     for axis, (panel, length) in zip(axes, kinds, strict=True):
         group = _group(rows, panel, length)
         axis.axhline(mean(where(group, penalty=0.0), "error"), color="black", linestyle=":", label="no penalty")
-        for alpha in distinct([row for row in group if row["penalty"] > 0], "alpha"):
+        for position, alpha in enumerate(alphas):
             line = where(group, alpha=alpha)
             errors = [mean(where(line, penalty=penalty), "error") for penalty in distinct(line, "penalty")]
-            axis.plot(distinct(line, "penalty"), errors, "o-", label=f"α = {alpha:g}")
+            axis.plot(distinct(line, "penalty"), errors, "o-", color=f"C{position}", label=f"α = {alpha:g}")
         axis.set(xlabel="λ", title=f"{panel}, {length:,} iterations", ylim=(0, None))
         log_axis(axis, [row["penalty"] for row in group if row["penalty"] > 0])
     axes[0].set_ylabel("‖XXᵀ − T‖_F")

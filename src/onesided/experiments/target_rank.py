@@ -132,7 +132,7 @@ EXPERIMENT = Experiment(
     "generator, whose T is near rank one whatever its rank, and on linear mixtures, whose T has all of its rank; "
     "OneSidedCompletion, which chooses its rank, beside. Three seeds.",
     full={"n": 10_000, "d": 1000, "C": 10, "ranks": [1, 5, 10, 20, 50], "seeds": 3},
-    quick={"n": 1500, "d": 150, "ranks": [1, 5, 20], "seeds": 1},
+    quick={"n": 1000, "d": 100, "ranks": [1, 4, 12], "seeds": 1},
     cells=cells,
     measure=measure,
     expect=expect,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
+from sklearn.base import clone
 from sklearn.decomposition import FactorAnalysis
 from sklearn.exceptions import ConvergenceWarning
 
@@ -539,3 +540,36 @@ def test_a_convex_program_cut_short_warns():
         ConvexNuclearNorm(rank=2, penalty=0.1, max_iterations=2).fit(panel)
     with pytest.warns(ConvergenceWarning, match="cut off at max_rank=2 eigenpairs; raise max_rank or the penalty"):
         ConvexNuclearNorm(rank=2, penalty=0.1, max_iterations=5000, max_rank=2).fit(panel)
+
+
+@pytest.mark.parametrize("estimator", [AlternatingGD(rank=2, random_state=0), SoftImputeALS(rank=2, random_state=0)])
+def test_rows_without_entries_change_nothing_in_t(estimator):
+    truth = synthetic.linear_mixture(500, 20, 2, rng=0)
+    panel = synthetic.sample_fixed(truth, 10, rng=1)
+    longer = Panel(np.append(panel.indptr, [panel.indptr[-1]] * 500), panel.columns, panel.values, 20)
+    T = truth.second_moment()
+    for one in (panel, longer):
+        found = clone(estimator).fit(one).second_moment_.to_dense()
+        assert np.linalg.norm(found - T) < 0.1 * np.linalg.norm(T)
+
+
+def test_little_noise_does_not_slow_factor_analysis_down():
+    truth = synthetic.linear_mixture(500, 20, 2, rng=0)
+    panel, T = synthetic.sample_fixed(truth, 10, rng=1), truth.second_moment()
+    found = FactorAnalysisEM(rank=2, iterations=30, random_state=0).fit(panel).second_moment_.to_dense()
+    assert np.linalg.norm(found - T) < 0.03 * np.linalg.norm(T)
+
+
+def test_the_size_of_weights_does_not_matter_to_factor_analysis():
+    panel = random_panel(1, n=200)
+    fits = [
+        FactorAnalysisEM(rank=2, random_state=0).fit(panel.with_row_weights(np.full(200, w))).eigenvalues_
+        for w in (1.0, 1e-12)
+    ]
+    np.testing.assert_allclose(*fits, rtol=1e-6)
+
+
+def test_a_search_for_a_penalty_cut_off_says_so():
+    panel = synthetic.sample_fixed(synthetic.linear_mixture(500, 20, 2, rng=0), 10, rng=1)
+    with pytest.warns(ConvergenceWarning, match="search for a penalty ended at max_rank=2 .*; raise max_rank"):
+        ConvexNuclearNorm(rank=2, max_rank=2, random_state=0).fit(panel)

@@ -35,34 +35,36 @@ def test_of_rows_with_many_products_some_stand_for_all(monkeypatch):
     assert abs(some.weights @ some.values - everything.weights @ everything.values) < 4 * spread
 
 
-def test_the_gain_is_a_difference_of_squared_errors(monkeypatch):
-    """Of one κ and one κ': taken where the sum over held-out products is above twice its standard error."""
-    panel = random_panel(0, n=300, weighted=True)
-    products = _products(panel, np.arange(200, 300), np.random.default_rng(0))
+@pytest.mark.parametrize("kappa", [2.0, 50.0, np.inf])
+@pytest.mark.parametrize("mean_kappa", [3.0, np.inf])
+@pytest.mark.parametrize("fits", [False, True])
+def test_the_gain_is_a_difference_of_squared_errors(monkeypatch, kappa, mean_kappa, fits):
+    """A blend is taken where the sum over held-out products is above twice its standard error over rows."""
+    rng = np.random.default_rng(0)
+    offset = np.where(np.arange(12) < 6, 2.0, -1.0)  # measured means that help, if they are taken
+    plain = random_panel(0, n=600, weighted=True)
+    panel = Panel(plain.indptr, plain.columns, plain.values + offset[plain.columns], 12, row_weights=plain.row_weights)
+    products = _products(panel, np.arange(200, 600), rng)
     fitted = PairMoments.from_panel(panel.take_rows(np.arange(200)))
     T, N = (fitted.to_matrix(one).toarray() for one in (hajek(fitted), fitted.counts))
-    rng = np.random.default_rng(0)
-    Y, model, measured = rng.normal(size=(12, 2)), rng.normal(size=12), rng.normal(size=12)
+    Y, model = 0.1 * rng.normal(size=(12, 2)), np.zeros(12)
+    measured = offset if fits else rng.normal(size=12) * 10
     i, j = products.i, products.j
     at = hajek_at(fitted, i, j)
     np.testing.assert_allclose(at, (T[i, j], N[i, j]), rtol=1e-12)
-    means = {np.inf: model, 3.0: blended_means(model, measured, np.diag(N), 3.0)}
-    alone = np.outer(model, model) + Y @ Y.T
-    for kappa in (2.0, 50.0, np.inf):
-        for mean_kappa, m in means.items():
-            L = np.outer(m, m) + Y @ Y.T
-            B = L + (T - L) * N / (N + kappa)
-            gain = products.weights * ((products.values - alone[i, j]) ** 2 - (products.values - B[i, j]) ** 2)
-            by_row = np.bincount(products.rows, gain, 100)
-            helps = by_row.sum() > 2 * np.sqrt(100 * by_row.var())
-            monkeypatch.setattr("onesided.blending.KAPPAS", np.array([kappa]))
-            only = {np.inf: model} | {mean_kappa: m}
-            monkeypatch.setattr("onesided.blending.KAPPAS", np.array([kappa]))
-            found = _best(products, at, np.vecdot(Y[i], Y[j]), only)
-            if found != Blend():
-                assert found.pairs == kappa
-            if mean_kappa == np.inf and kappa < np.inf:
-                assert (found == Blend(kappa)) == helps
+    candidates = {one: blended_means(model, measured, np.diag(N), one) for one in (np.inf, mean_kappa)}
+    best, expected = 0.0, Blend()
+    for one, m in candidates.items():
+        L = np.outer(m, m) + Y @ Y.T
+        B = L + (T - L) * N / (N + kappa)
+        gain = (products.values - (Y @ Y.T)[i, j]) ** 2 - (products.values - B[i, j]) ** 2
+        by_row = np.bincount(products.rows, products.weights * gain, 400)
+        if by_row.sum() > max(best, 2 * np.sqrt(400 * by_row.var())):
+            best, expected = by_row.sum(), Blend(kappa, one)
+    monkeypatch.setattr("onesided.blending.KAPPAS", np.array([kappa]))
+    assert _best(products, at, np.vecdot(Y[i], Y[j]), candidates) == expected
+    if fits:
+        assert expected.means == mean_kappa
 
 
 def test_means_of_the_rows_that_have_a_column_are_found():
@@ -107,6 +109,7 @@ def test_a_model_that_misses_much_is_helped_and_a_good_one_is_not():
     errors = [np.linalg.norm(model.second_moment_.to_dense() - T) for model in (poor, alone)]
     assert errors[0] < 0.5 * errors[1]
     good = OneSidedCompletion(rank=5, center="none", diagonal="free", random_state=0).fit(panel)
+    assert good.blend_ == np.inf
     assert np.linalg.norm(good.second_moment_.to_dense() - T) < 0.5 * errors[0]
 
 

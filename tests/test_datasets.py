@@ -231,8 +231,8 @@ def test_vcf_that_cannot_be_haplotypes(write: Callable[..., Path]) -> None:
     refused(
         "has 1 genotype of not two alleles .*'1'", "genomes", write("haploid.vcf", VCF.replace("0|1\t1|1", "0|1\t1"))
     )
-    refused("genotypes other than 0|1", "genomes", write("odd.vcf", VCF.replace("0|1\t1|1", "0|3\t1|1")))
-    refused("genotypes other than 0|1", "genomes", write("shifted.vcf", VCF.replace("0|1\t1|1", "0|11\t|1")))
+    refused(r"genotypes other than 0\|1", "genomes", write("odd.vcf", VCF.replace("0|1\t1|1", "0|3\t1|1")))
+    refused(r"genotypes other than 0\|1", "genomes", write("shifted.vcf", VCF.replace("0|1\t1|1", "0|11\t|1")))
     refused("holds no sites with two alleles", "genomes", write("none.vcf", "".join(VCF.splitlines(True)[:2])))
     refused("has 1 genotype, expected 2", "genomes", write("short.vcf", VCF.replace("0|1\t1|1", "0|1")))
     refused("without genotypes", "genomes", write("cut.vcf", VCF[:-12]))
@@ -351,7 +351,7 @@ def test_truncated_files_are_named_as_that(
             cut = path.with_name(f"cut{packing}")
             cut.write_bytes(path.read_bytes()[:-9])
             refused(r"cut.* is cut short or corrupt .*; download it again", name, cut)
-        refused("cut", name, write("cut-line", text[:-4], packing), verify=True)
+        refused("(is|was) cut( short)?", name, write("less", text[:-4], packing), verify=True)
     refused("cut short: its last line has no end", name, write("no-end", text[:-1].rstrip(b"\r")), verify=True)
 
 

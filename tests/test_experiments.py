@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from onesided.experiments import NAMES, NOT_EXPERIMENTS, experiment, metrics, pa
 from onesided.experiments.experiment import Expectation, Experiment, run
 from onesided.experiments.panels import Panels
 from onesided.experiments.split import cut, moments_of
-from onesided.experiments.summaries import mean_and_deviation
+from onesided.experiments.summaries import markdown, mean_and_deviation
 from onesided.moments import PairMoments, hajek
 from tests.conftest import random_panel
 
@@ -79,14 +80,45 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, cut_line):
     measured = []
     with pytest.raises(StoppedError):
         run(stopped_at(2, measured), tmp_path, Panels(None))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["toy.part"]
-    part = tmp_path / "toy.part"
+    (part,) = tmp_path.iterdir()
+    assert part.match("toy.*.part")
     if cut_line:  # as a power cut leaves it
         part.write_text(part.read_text(encoding="utf-8")[:-5], encoding="utf-8")
     record = run(stopped_at(None, measured), tmp_path, Panels(None))
     assert measured == ([0, 1, 1, 2, 3] if cut_line else [0, 1, 2, 3])
     assert record["rows"] == run(TOY, tmp_path / "whole", Panels(None))["rows"]
     assert not part.exists()
+
+
+def test_a_quick_run_does_not_replace_a_full_one(tmp_path):
+    run(TOY, tmp_path, Panels(None))
+    with pytest.raises(InputError, match=r"toy.json is of a full run, which a quick one would replace"):
+        run(TOY, tmp_path, Panels(None), quick=True)
+    run(TOY, tmp_path / "quick", Panels(None), quick=True)
+    run(TOY, tmp_path / "quick", Panels(None))
+
+
+def test_a_picture_that_cannot_be_drawn_is_not_left_over(tmp_path):
+    run(TOY, tmp_path, Panels(None))
+    run(replace(TOY, draw=None), tmp_path, Panels(None))
+    assert not (tmp_path / "toy.svg").exists()
+
+
+def test_tables_have_as_many_cells_in_every_line():
+    lines = markdown(["|Ω|", "error"], [[3, "0|1 refused"]]).splitlines()
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {3}
+
+
+def test_rows_that_cannot_tell_have_no_held_out_error():
+    alone = PairMoments.from_panel(Panel.from_dense([[1.0, 2.0, np.nan], [np.nan, 1.0, 3.0]]))
+    assert metrics.held_out_squared_error(alone, lambda i, j: 1e6 * np.ones(len(i))) is None
+
+
+def test_a_page_is_not_made_of_quick_runs(tmp_path, monkeypatch):
+    run(experiment("claim-2-1"), tmp_path / "results", Panels(None), quick=True)
+    monkeypatch.setattr("sys.argv", ["page", str(tmp_path / "docs"), str(tmp_path / "results")])
+    with pytest.raises(InputError, match=r"claim-2-1\.json is of a quick run; expected that of a full one"):
+        page.main()
 
 
 def test_other_settings_start_anew(tmp_path):
@@ -218,6 +250,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 def test_the_page_is_that_of_its_records():
     records = page.records_of(DOCS / "reproduction")
+    assert records
     assert (DOCS / "reproduction.md").read_text(encoding="utf-8") == page.page(records)
     for name, record in records.items():
         assert not record["quick"], name

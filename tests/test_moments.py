@@ -446,3 +446,19 @@ def test_mean_inverse_count():
     assert mean_inverse_count(n, p) == pytest.approx(expected, rel=1e-12)
     assert mean_inverse_count(10, 1.0) == pytest.approx(0.1)
     assert mean_inverse_count(1000, 1e-9) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("i", "j", "message"),
+    [
+        ([12], [0], "whole numbers from 0 to 11"),
+        ([0], [-1], "whole numbers from 0 to 11"),
+        ([0.5], [1], "whole numbers from 0 to 11"),
+        (0, 1, "two lists"),
+        ([0, 1], [1], "2 and 1 columns; expected pairs"),
+    ],
+)
+def test_pairs_that_are_none_are_refused(i, j, message):
+    moments = PairMoments.from_panel(random_panel(0))
+    with pytest.raises(InputError, match=message):
+        moments.find(np.array(i), np.array(j))

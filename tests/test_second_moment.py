@@ -110,7 +110,7 @@ def test_refusals():
         operator.block([0], [-1])
     with pytest.raises(InputError, match="2 rows and 1 columns; expected as many"):
         operator.at([0, 1], [0])
-    with pytest.raises(InputError, match=r"block takes positions, whole numbers; found .*use \[i, j\] for ids"):
+    with pytest.raises(InputError, match=r"positions are whole numbers; found .*use \[i, j\] for ids"):
         operator.block(["a"], [0])
     with pytest.raises(InputError, match="'blend' needs κ"):
         SecondMoment(operator.factor, Measured.from_panel(panel), panel=panel).blend  # noqa: B018

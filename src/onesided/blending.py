@@ -8,10 +8,10 @@ show it.
 
 A fifth of the rows is held out. The model is fitted and T̂, m̂ and N are measured on the others; then B predicts the
 products p of two entries of a held-out row, and the gain of (κ, κ') over the model alone is the sum over these products
-of (p − L_ij(∞))² − (p − B_ij)². The two of the largest gain are taken if it exceeds twice its standard error, which is
-that of a sum over held-out rows; otherwise, and where fewer than 30 of them have two entries, both are infinite: the
-model stands alone. Of rows with many products some, drawn at random, stand for all, and where the panel has more than
-2²³ products, the pairs among some columns.
+of (p − L_ij(∞))² − (p − B_ij)². Of those whose gain exceeds twice its standard error, that of a sum over held-out rows,
+the two of the largest gain are taken; where there are none, or fewer than 30 held-out rows have two entries, both are
+infinite: the model stands alone. Of rows with many products some, drawn at random, stand for all, and where the panel
+has more than 2²³ products, the pairs among some columns.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ def choose_blend(panel: Panel, fit: Callable[[Panel], RowSpace], rng: int | np.r
     weights = np.where(held_out, 0.0, panel.row_weights)
     if not np.any(weights[panel.row_counts > 1]):
         return Blend()
-    found = fit(panel.with_row_weights(weights))
     kept, columns = some_columns(panel)
     products = _products(kept, np.flatnonzero(held_out & (panel.row_weights > 0)), rng)
     if len(np.unique(products.rows)) < FEWEST_ROWS:
         return Blend()
+    found = fit(panel.with_row_weights(weights))
     trained = kept.with_row_weights(weights)
     scale = largest_value(panel) or 1.0
     own = tally(trained, scale=scale)

@@ -234,7 +234,7 @@ class OneSidedCompletion(OneSidedEstimator):
         setting, selection = self._choose(panel, rng, progress, kept)
         # One seed for each, drawn whether or not the work was done before.
         seeds = [int(seed) for seed in rng.integers(2**31, size=2)]
-        blend = self._choose_blend(panel, setting, seeds[0], progress, kept.work("blend"))
+        blend = self._choose_blend(panel, setting, seeds[0], progress, kept.work("blends"))
         self.blend_, self.mean_blend_ = blend.pairs, blend.means
         found = fit_row_space(panel, setting, seeds[1], progress=progress, work=kept.work("fit"))
         self.selection_, self.solve_ = selection, found.solve
@@ -390,7 +390,11 @@ class OneSidedCompletion(OneSidedEstimator):
 
     @property
     def covariance_(self) -> SecondMoment:
-        """T less the products of means: how columns vary together around them."""
+        """The second moment of values less the column means of ``second_moment_``: how columns vary together.
+
+        The low-rank part is T's without the means. Measured pairs are of entries less these means, which are those of
+        a column, not those of the rows that have both columns.
+        """
         check_is_fitted(self)
         T, mean = self.second_moment_, self._blended_mean()
         measured = self.measured_.around(mean)
@@ -439,7 +443,7 @@ class OneSidedCompletion(OneSidedEstimator):
             setattr(self, f"{name}_", fitted[name])
         self.refinement_ = None if fitted["refinement"] is None else Refinement(**fitted["refinement"])
         self.blend_, self.mean_blend_, pull = (
-            np.inf if fitted.get(name) is None else fitted[name] for name in ("blend", "mean_blend", "row_pull")
+            np.inf if one is None else one for one in (fitted["blend"], fitted.get("mean_blend"), fitted["row_pull"])
         )
         self.row_noise_ = RowNoise(pull, fitted["row_level"])
         self.selection_ = None

@@ -137,6 +137,12 @@ class PairMoments:
         array([ 1, -1,  3])
         """
         i, j = np.asarray(i), np.asarray(j)
+        for positions in (i, j):
+            whole = positions.ndim == 1 and positions.dtype.kind in "iu"
+            if not whole or np.any((positions < 0) | (positions >= self.n_columns)):
+                raise InputError(f"pairs are two lists of whole numbers from 0 to {self.n_columns - 1}, of one length")
+        if len(i) != len(j):
+            raise InputError(f"{len(i)} and {len(j)} columns; expected pairs, as many of one as of the other")
         return np.asarray(pairs.find_pairs(self.indptr, self.columns, np.minimum(i, j), np.maximum(i, j)))
 
     def diagonal(self, values: Array) -> Array:

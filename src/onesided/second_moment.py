@@ -184,8 +184,9 @@ class SecondMoment(LinearOperator):
             bootstrap=self._bootstrap,
             common=self.common,
         )
-        if "_errors" in self.__dict__:
-            view._errors = self._errors
+        for name in ("_errors", "_moments"):
+            if name in self.__dict__:
+                view.__dict__[name] = self.__dict__[name]
         return view
 
     def __getitem__(self, ids: tuple[Any, Any]) -> Entry:
@@ -242,7 +243,7 @@ class SecondMoment(LinearOperator):
     def at(self, rows: Iterable[int], columns: Iterable[int]) -> Array:
         """The entries at pairs of positions, the first row with the first column and so on: one value for each pair.
 
-        Where the output has measured entries, all of them are computed once, when first needed.
+        Where the output has measured entries, all of them are computed when first needed, and kept with this object.
         """
         rows, columns = self._positions(rows), self._positions(columns)
         if len(rows) != len(columns):
@@ -272,7 +273,7 @@ class SecondMoment(LinearOperator):
     def _positions(self, positions: Iterable[int]) -> Array:
         array = np.asarray(positions)
         if array.dtype.kind not in "iu" and array.size:
-            raise InputError(f"block takes positions, whole numbers; found {array.dtype}: use [i, j] for ids")
+            raise InputError(f"positions are whole numbers; found {array.dtype}: use [i, j] for ids")
         array = array.astype(np.int64).ravel()
         outside = (array < 0) | (array >= self.shape[0])
         if outside.any():

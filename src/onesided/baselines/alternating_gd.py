@@ -65,7 +65,10 @@ class EntryObjective:
 
 
 class AlternatingGD(MatrixBaseline):
-    """Two factors of the whole matrix by Adam. The defaults are the paper's.
+    """Two factors of the whole matrix by Adam. Rate, epochs and the Gaussian start are the paper's.
+
+    Adam's steps are as long as the learning rate whatever the values: it fits values of about one best, and what it
+    makes of others depends on their unit.
 
     Rows and columns without entries have factors of zero. A row's weight multiplies its squared errors.
 
@@ -84,7 +87,7 @@ class AlternatingGD(MatrixBaseline):
     row_factors_, column_factors_ : arrays of n × rank and d × rank
         A and B; :meth:`fitted_at` reads entries of A Bᵀ.
     factor_, components_, eigenvalues_, second_moment_
-        Of T = B (AᵀA / n) Bᵀ.
+        Of T = B (Aᵀ diag(w) A / Σw) Bᵀ, over rows with entries.
     mean_ : array of d
         Zeros.
     solve_ : SolveResult

@@ -3,8 +3,9 @@
     v_uj = μ_j + λ_jᵀ z_u + ε_uj,   z ~ N(0, I),   var ε_uj = ψ_j
 
 An iteration takes the posterior of every row's z given its observed entries, and then regresses each column on (1, z)
-with E[z zᵀ] in place of z zᵀ; ψ_j is what that leaves of the column's variance, and stays above a thousandth of the
-mean variance of a column. The likelihood rises with every iteration, from a random start to a maximum nearby.
+with E[z zᵀ] in place of z zᵀ, after which z is scaled to N(0, I) again; ψ_j is what that leaves of the column's
+variance, and stays above a thousandth of the mean variance of a column. The likelihood rises with every iteration, from
+a random start to a maximum nearby.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from sklearn.utils._param_validation import Interval
 
 from onesided.baselines.baseline import Baseline
-from onesided.completion import warn_of_parts
+from onesided.completion import warn_of_parts, with_weights_as_counts
 from onesided.engines.local import single_blas_thread
 from onesided.estimator import generator
 from onesided.imputation import BestLinearPredictor
@@ -89,7 +90,7 @@ class FactorAnalysisEM(Baseline):
     def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
         """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
         self._validate_params()
-        panel = self._read_for_fit(X)
+        panel = with_weights_as_counts(self._read_for_fit(X))
         check_fittable(panel, self.rank)
         history: list[float] = []
         with single_blas_thread():
@@ -141,7 +142,11 @@ def _expected(rows: Rows, mean: Array, loadings: Array, noise: Array) -> Sums:
 
 
 def _maximised(sums: Sums, rows: Rows, noise: Array, least: float) -> tuple[Array, Array, Array]:
-    """Each column's regression on (1, z): how far its mean moves, its loadings, and the noise that is left."""
+    """Each column's regression on (1, z): how far its mean moves, its loadings, and the noise that is left.
+
+    In the end z is put back to N(0, I): what its posterior means and covariances come to goes into means and loadings
+    (parameter expansion). Without that, loadings that began too small grow by little at a time where noise is low.
+    """
     size = int(np.sqrt(2 * len(sums.total)))
     first, half = sums.first[:, :size], size * (size + 1) // 2
     at = np.empty_like(first)
@@ -150,4 +155,8 @@ def _maximised(sums: Sums, rows: Rows, noise: Array, least: float) -> tuple[Arra
         at[part] = np.linalg.solve(gram, first[part, :, None])[:, :, 0]
     seen = rows.counts > 0
     left = (sums.squares - np.sum(at * first, axis=1)) / np.where(seen, rows.counts, 1.0)
-    return at[:, 0], at[:, 1:].copy(), np.where(seen, np.maximum(left, least), noise)
+    rows_of = unpacked(sums.total[None, :])[0]
+    center = rows_of[1:, 0] / rows_of[0, 0]
+    spread = rows_of[1:, 1:] / rows_of[0, 0] - np.outer(center, center)
+    loadings = at[:, 1:] @ np.linalg.cholesky(spread)
+    return at[:, 0] + at[:, 1:] @ center, loadings, np.where(seen, np.maximum(left, least), noise)

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 class MatrixBaseline(Baseline):
-    """M̂ = A Bᵀ with a line of A for each row of the panel, and T = B (Aᵀ diag(w) A / Σw) Bᵀ.
+    """M̂ = A Bᵀ with a line of A for each row of the panel, and T = B (Aᵀ diag(w) A / Σw) Bᵀ over rows with entries.
 
     ``fitted_at`` reads M̂ itself, at rows that were fitted; ``impute`` and ``impute_at`` find the coordinates of any
     rows anew, given B.
@@ -53,7 +53,8 @@ class MatrixBaseline(Baseline):
     def _set_factors(self, A: Array, B: Array, panel: Panel) -> None:
         """Both factors, and from them that of T."""
         self.row_factors_, self.column_factors_ = A, B
-        scaled = A * np.sqrt(panel.row_weights / panel.row_weights.sum())[:, None]
+        weights = np.where(panel.row_counts > 0, panel.row_weights, 0.0)  # of the others nothing was completed
+        scaled = A * np.sqrt(weights / weights.sum())[:, None]
         triangle: Array = np.asarray(np.linalg.qr(scaled, mode="r"))
         self.factor_ = principal_axes(B @ triangle.T)
         self.mean_ = np.zeros(panel.n_columns)

@@ -260,7 +260,7 @@ class ConvexNuclearNorm(PairBaseline):
             up = np.argsort(-found.Z.values, kind="stable")[: int(np.sum(found.Z.values > 0))]
             factor = found.Z.vectors[:, up] * np.sqrt(found.Z.values[up])
             self.mean_, self.factor_ = np.zeros(panel.n_columns), principal_axes(factor)
-            ended: Literal["converged", "limit"] = "converged" if found.change < self.tol else "limit"
+            ended: Literal["converged", "limit"] = "limit" if self._detail(found) else "converged"
             self.solve_ = SolveResult(self.factor_, ended, found.history, len(found.history) - 1, self._detail(found))
             self._set_row_space(Measured.from_panel(panel), panel)
         if self.solve_.detail:
@@ -269,7 +269,7 @@ class ConvexNuclearNorm(PairBaseline):
         return self
 
     def _detail(self, found: Solution) -> str:
-        if found.change >= self.tol:
+        if found.change > self.tol:
             return (
                 f"not converged after {counted(self.max_iterations, 'iteration')}: the last changed Z by "
                 f"{found.change:.1e}; raise max_iterations or tol"
@@ -286,10 +286,13 @@ class ConvexNuclearNorm(PairBaseline):
         shown, other = target.split(hidden)
         last, solutions = Solution.nothing(target.n_columns), dict[float, Solution]()
 
+        cut_off = False
+
         def error(penalty: float) -> float | None:
-            nonlocal last
+            nonlocal last, cut_off
             last = solve(shown, penalty, last, tol=max(self.tol, COARSE), stop_at_max_rank=True, **limits)
             if last.Z.rank == self.max_rank < target.n_columns:
+                cut_off = True
                 return None
             solutions[penalty] = last
             return float(np.sum((other.at(last.Z) - other.target) ** 2))
@@ -300,6 +303,13 @@ class ConvexNuclearNorm(PairBaseline):
         )
         largest = max(float(top_eigenpairs(operator, 1, limits["rng"])[0][0]), 0.0)
         best = best_penalty(largest, error)
+        if cut_off and best <= min(solutions, default=best):  # the error was still falling
+            warnings.warn(
+                f"the search for a penalty ended at max_rank={self.max_rank} eigenpairs: a smaller one may be better; "
+                "raise max_rank",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         return best, solutions.get(best, last)
 
     def _set_row_space(self, measured: Measured, panel: Panel | None) -> None:

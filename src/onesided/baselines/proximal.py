@@ -187,9 +187,9 @@ def solve(
         if history[-1] > history[-2]:
             momentum, last, last_on = 1.0, Z, on
         progress(history[-1])
-        if (change < tol and thorough) or (stop_at_max_rank and Z.rank == max_rank):
+        if (change <= tol and thorough) or (stop_at_max_rank and Z.rank == max_rank):
             break
-        thorough = change < tol  # before the end, a look for eigenpairs that may have been missed
+        thorough = change <= tol  # before the end, a look for eigenpairs that may have been missed
     return Solution(Z, guess, tuple(history), change)
 
 

@@ -146,15 +146,15 @@ def soft_impute(
 ) -> tuple[_Factors, SolveResult]:
     """Alternate until the product changes by less than ``tol``; ``progress`` is told the objective of each step."""
     factors, history, change = start, list[float](), np.inf
-    while change >= tol and len(history) < max_iterations:
+    while change > tol and len(history) < max_iterations:
         last = factors
         factors, value = program.step(factors, penalty)
         change = factors.change_from(last)
         history.append(value)
         progress(value)
     history.append(program.objective(factors, penalty))
-    detail = "" if change < tol else f"the last of max_iterations={max_iterations} changed the matrix by {change:.1e}"
-    status: Literal["converged", "limit"] = "converged" if change < tol else "limit"
+    detail = "" if change <= tol else f"the last of max_iterations={max_iterations} changed the matrix by {change:.1e}"
+    status: Literal["converged", "limit"] = "converged" if change <= tol else "limit"
     return factors, SolveResult(factors.V, status, tuple(history), len(history) - 1, detail)
 
 
@@ -183,7 +183,7 @@ class SoftImputeALS(MatrixBaseline):
     row_factors_, column_factors_ : arrays of n × rank and d × rank
         A and B; :meth:`fitted_at` reads entries of A Bᵀ.
     factor_, components_, eigenvalues_, second_moment_
-        Of T = B (AᵀA / n) Bᵀ.
+        Of T = B (Aᵀ diag(w) A / Σw) Bᵀ, over rows with entries.
     mean_ : array of d
         Zeros.
     solve_ : SolveResult

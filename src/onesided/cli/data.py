@@ -60,8 +60,9 @@ def list_datasets(as_json: bool) -> None:
 def get(name: str, folder: str, as_json: bool) -> None:
     """Fetch the file of dataset NAME from where it is published.
 
-    The terms of its publisher are shown first. The file has its name only when it is whole and its checksum is the
-    published one; until then it is NAME.part, and the same command goes on with what a stopped one has left.
+    The terms of its publisher are shown first. The file has its name only when it is as long as the server said and,
+    where a checksum is published, has that; until then it is NAME.part. Where there is a checksum, the same command
+    goes on with what a stopped one has left; otherwise it begins again.
 
     \b
     Example:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,9 @@ from onesided.cli.console import bar
     "-o",
     "--output",
     type=click.Path(file_okay=False),
-    default="results",
-    show_default=True,
-    help="The folder for NAME.json, NAME.md and NAME.svg.",
+    help="The folder for NAME.json, NAME.md and NAME.svg.  [default: results, or results/quick]",
 )
-def reproduce(names: tuple[str, ...], listed: bool, quick: bool, data: str | None, output: str) -> None:
+def reproduce(names: tuple[str, ...], listed: bool, quick: bool, data: str | None, output: str | None) -> None:
     """Measure tables and figures of the paper again: NAME as listed by --list, several, or all.
 
     Each writes what was measured as JSON (settings, seeds, versions, seconds, numbers), as a table in Markdown and as
@@ -51,13 +50,13 @@ def reproduce(names: tuple[str, ...], listed: bool, quick: bool, data: str | Non
         return
     if not names:
         raise click.UsageError("name a table or figure, or all; --list names them")
-    chosen = [experiment(name) for name in (NAMES if names == ("all",) else names)]
-    panels = Panels(data)
+    chosen = [experiment(name) for name in (NAMES if "all" in names else names)]
+    panels, folder = Panels(data), Path(output or ("results/quick" if quick else "results"))
     failed = []
     for one in chosen:
         try:
             with bar(one.name) as report:
-                _print(run(one, output, panels, quick=quick, progress=report), Path(output))
+                _print(run(one, folder, panels, quick=quick, progress=report), folder)
         except InputError as error:
             if len(chosen) == 1:
                 raise
@@ -73,3 +72,5 @@ def _print(record: dict[str, Any], folder: Path) -> None:
     for one in record["expectations"]:
         click.echo(f"{'holds' if one['holds'] else 'does not hold'}: {one['claim']}: {one['found']}")
     click.echo(f"{record['verdict']}\n")
+    if find_spec("matplotlib") is None:
+        click.echo("Pictures need matplotlib: pip install 'onesided[report]'", err=True)

@@ -129,7 +129,7 @@ def _movielens(
         licence=_GROUPLENS,
         file=f"{short}.zip",
         member=f"{folder or short}/{file}",
-        others=(f"{short}.{file}", f"{short}.csv"),
+        others=(f"{short}.{file}", *([f"{short}.csv"] if file.endswith(".csv") else [])),
         lines=lines,
         releases=(Release(entries, rows, columns, entries),),
         url=f"https://files.grouplens.org/datasets/movielens/{short}.zip",

@@ -86,7 +86,7 @@ def _described(spec: Specification, path: Path) -> Downloaded:
     return Downloaded(
         path,
         size,
-        f"no checksum is published; {counted(size, 'byte')}, SHA-256 {found}; loading verifies what it holds",
+        f"no checksum is published; {counted(size, 'byte')}, SHA-256 {found}; loading it tells whether it is whole",
     )
 
 

@@ -141,6 +141,8 @@ def _alleles(text: bytes, samples: int, plain: bool, phased: bool, where: str) -
             raise InputError(f"{where} has {counted(len(genotypes), 'genotype')}, expected {samples:,}; {_AGAIN}")
         genotypes = [b"./." if one == b"." else one for one in genotypes]
         odd = [one.decode("latin1") for one in genotypes if len(one) != 3]
+        if "" in odd:
+            raise InputError(f"{where} has an empty genotype; {_AGAIN}")
         if odd:
             raise InputError(
                 f"{where} has {counted(len(odd), 'genotype')} of not two alleles (0 or 1), for example {odd[0]!r}; "
@@ -148,12 +150,13 @@ def _alleles(text: bytes, samples: int, plain: bool, phased: bool, where: str) -
             )
         text = b"\t".join(genotypes)
     characters = np.frombuffer(text + b"\t", dtype=np.uint8).reshape(samples, 4)
-    alleles = characters[:, ::2].astype(np.int8).reshape(-1) - np.int8(ord("0"))
-    alleles[alleles == ord(".") - ord("0")] = MISSING
+    letters = characters[:, ::2].reshape(-1)
+    known = (letters == ord("0")) | (letters == ord("1")) | (letters == ord("."))
+    alleles = np.where(letters == ord("."), MISSING, letters.astype(np.int8) - np.int8(ord("0"))).astype(np.int8)
     slashes = characters[:, 1] == ord("/")
     bars = characters[:, 1] == ord("|")
     whole = (slashes | bars) & (characters[:, 3] == ord("\t"))
-    if not whole.all() or alleles.max(initial=0) > 1 or alleles.min(initial=0) < MISSING:
+    if not whole.all() or not known.all():
         raise InputError(f"{where} has genotypes other than 0|1 or 0/1 and the like; {_AGAIN}")
     unphased = slashes & (alleles.reshape(-1, 2) >= 0).any(axis=1)
     if phased and unphased.any():

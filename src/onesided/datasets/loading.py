@@ -95,7 +95,7 @@ def load(
             folder.unlink()
         try:
             write_packed(folder, reading.column_ids, reading.blocks, describe=describe)
-        except PermissionError as error:
+        except OSError as error:
             raise _cannot_keep(folder.parent, error) from error
         found = load_packed(folder), read_header(folder)["source"]
     panel, source = found

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
@@ -79,8 +80,8 @@ def run(
 ) -> dict[str, Any]:
     """Run an experiment, or what is missing of it, and write ``NAME.json``, ``NAME.md`` and ``NAME.svg`` to a folder.
 
-    Returns what is in the JSON file. Rows are kept in ``NAME.part`` until the last cell is done; the same run with
-    the same settings goes on from there.
+    Returns what is in the JSON file. Rows are kept in a file ``NAME.….part`` until the last cell is done; a run with
+    the same settings, versions and data goes on from there. A quick run does not take the place of a full one.
     """
     settings = experiment.settings(quick)
     cells = list(experiment.cells(settings, panels))
@@ -88,7 +89,9 @@ def run(
         raise InputError(f"{experiment.name} needs real panels, and none was found; {panels.advice}")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    kept = _Kept(folder / f"{experiment.name}.part", {"settings": settings, "versions": _versions()})
+    _check_not_lost(folder / f"{experiment.name}.json", quick)
+    known = {"settings": settings, "versions": _versions(), "data": str(panels.folder and panels.folder.resolve())}
+    kept = _Kept(folder, experiment.name, known)
     rows: list[Row] = []
     for done, cell in enumerate(cells):
         if progress is not None:
@@ -99,6 +102,7 @@ def run(
         "experiment": experiment.name,
         "title": experiment.title,
         "quick": quick,
+        "data": panels.folder is not None,
         "settings": settings,
         "versions": _versions(),
         "machine": {"processor": platform.machine(), "cores": len(os.sched_getaffinity(0))}
@@ -112,8 +116,9 @@ def run(
     }
     write_record(record, folder / f"{experiment.name}.json")
     _write_text(experiment.table(rows), folder / f"{experiment.name}.md")
-    if experiment.draw is not None:
-        draw(experiment, rows, folder / f"{experiment.name}.svg")
+    picture = folder / f"{experiment.name}.svg"
+    if not draw(experiment, rows, picture):
+        picture.unlink(missing_ok=True)  # of an earlier run, whose numbers were others
     kept.forget()
     return record
 
@@ -162,14 +167,19 @@ def _versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {package: version(package) for package in PACKAGES}
 
 
+def _check_not_lost(path: Path, quick: bool) -> None:
+    if quick and path.exists() and not json.loads(path.read_text(encoding="utf-8")).get("quick"):
+        raise InputError(f"{path} is of a full run, which a quick one would replace: choose another folder")
+
+
 class _Kept:
     """Rows of the cells done so far, one cell to a line, in a file that is deleted at the end."""
 
-    def __init__(self, path: Path, run: dict[str, Any]) -> None:
-        self._path = path
+    def __init__(self, folder: Path, name: str, run: dict[str, Any]) -> None:
+        first = json.dumps(run, sort_keys=True)
+        self._path = path = folder / f"{name}.{sha256(first.encode()).hexdigest()[:8]}.part"
         self._done: dict[str, tuple[list[Row], float]] = {}
         self.seconds = 0.0
-        first = json.dumps(run, sort_keys=True)
         if path.exists():
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
             if lines and lines[0] == first + "\n":

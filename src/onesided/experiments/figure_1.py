@@ -112,9 +112,9 @@ def verdict(rows: list[Row]) -> str:
     text = _ratios(where(rows, generator="text"))
     agrees = agreement((one.holds for one in found), found[0].holds)
     return (
-        f"{agrees}: on the text's generator Var(T̂) is {min(text):.1e} to {max(text):.1e} of Var(T̄); the squared error "
-        f"on Ω is lower {found[0].found} for p ≤ {SPARSE}; the exact variance of T̂ is {found[3].found}, the paper's "
-        f"formula {found[-1].found}."
+        f"{agrees}: on the text's generator Var(T̂) is {min(text):.1e} to {max(text):.1e} of Var(T̄); the squared "
+        f"error on Ω is lower {found[0].found} for p ≤ {SPARSE}; the exact variance of T̂ is {found[3].found}, the "
+        f"paper's formula {found[-1].found}."
     )
 
 

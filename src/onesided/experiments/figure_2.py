@@ -160,8 +160,8 @@ def draw(rows: list[Row], figure: Figure) -> None:
 EXPERIMENT = Experiment(
     name="figure-2",
     title="Figure 2: first-order expansion and variance approximation",
-    claim="The first-order expansion of T̂_ii and the variance of T̂_ii derived from it have errors generally less than "
-    "10⁻⁶, n = 10⁴ and d = 10³, for either sampler.",
+    claim="The first-order expansion of T̂_ii and the variance of T̂_ii derived from it have errors generally less "
+    "than 10⁻⁶, n = 10⁴ and d = 10³, for either sampler.",
     method="Over repetitions of sampling one matrix: the mean of |T̂_ii − expansion| over the columns seen, absolute "
     "and relative to T_ii, itself about 1/d, and the distance between the means of both; the mean over columns of the "
     "distance between the variance over repetitions and the formula; and mean variances beside both formulas, on the "

@@ -145,7 +145,7 @@ def mean_over_pairs(pairs: tuple[Array, Array], values: Array) -> float:
     return float(np.average(values, weights=_times(*pairs)))
 
 
-def errors_against_all_data(moments: PairMoments, at: AtPairs) -> dict[str, float]:
+def errors_against_all_data(moments: PairMoments, at: AtPairs) -> dict[str, float | None]:
     """The published error of T and the error against all data, ``moments`` being those of all the data."""
     i, j = moments.pairs()
     target = hajek(moments)
@@ -156,12 +156,15 @@ def errors_against_all_data(moments: PairMoments, at: AtPairs) -> dict[str, floa
         norm += float(twice @ target[here] ** 2)
     return {
         "published_error": float(np.sqrt(off)) / size(moments),
-        "error_against_all_data": float(np.sqrt(off / norm)) if norm > 0 else 0.0,
+        "error_against_all_data": float(np.sqrt(off / norm)) if norm > 0 else None,
     }
 
 
-def held_out_squared_error(moments: PairMoments, at: AtPairs) -> float:
-    """The square of the held-out error of T for one seed; ``moments`` are those of rows never used, of weight one."""
+def held_out_squared_error(moments: PairMoments, at: AtPairs) -> float | None:
+    """The square of the held-out error of T for one seed; ``moments`` are those of rows never used, of weight one.
+
+    None where these rows cannot tell: no pair was seen twice, or nothing of T stands out from the noise.
+    """
     i, j = moments.pairs()
     again = np.flatnonzero((moments.rows >= 2) & (i != j))
     i, j, count = i[again], j[again], moments.counts[again]
@@ -172,7 +175,7 @@ def held_out_squared_error(moments: PairMoments, at: AtPairs) -> float:
         residual = at(i[here], j[here]) - target[here]
         off += float(np.sum(count[here] * residual**2 - variance[here]))
         norm += float(np.sum(count[here] * target[here] ** 2 - variance[here]))
-    return off / norm if norm > 0 else 0.0
+    return off / norm if norm > 0 else None
 
 
 def rmse(predicted: Array, values: Array) -> float:

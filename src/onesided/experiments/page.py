@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from onesided.errors import InputError
 from onesided.experiments import NAMES, NOT_EXPERIMENTS, experiment, metrics
 from onesided.experiments.experiment import draw, write_record
 from onesided.experiments.summaries import markdown
@@ -61,8 +62,8 @@ def _section(name: str, record: dict[str, Any]) -> str:
 def _circumstances(name: str, record: dict[str, Any]) -> str:
     versions = ", ".join(f"{package} {number}" for package, number in record["versions"].items())
     return (
-        f"`onesided reproduce {name}`: {record['seconds']:,.0f} s on {record['machine']['cores']} cores; {versions}; "
-        f"[record](reproduction/{name}.json)."
+        f"`onesided reproduce {name}{' --data FOLDER' if record['data'] else ''}`: {record['seconds']:,.0f} s on "
+        f"{record['machine']['cores']} cores; {versions}; [record](reproduction/{name}.json)."
     )
 
 
@@ -100,6 +101,8 @@ def main() -> None:
     target.mkdir(parents=True, exist_ok=True)
     for folder in (target, *map(Path, sys.argv[2:])):
         for name, record in records_of(folder).items():
+            if record["quick"]:
+                raise InputError(f"{folder / name}.json is of a quick run; expected that of a full one")
             one, rows = experiment(name), record["rows"]
             read = {"expectations": [asdict(claim) for claim in one.expect(rows)], "verdict": one.verdict(rows)}
             write_record(record | read, target / f"{name}.json")

@@ -20,7 +20,7 @@ MOVIELENS = tuple(f"movielens-{size}" for size in ("100k", "1m", "10m", "20m", "
 CODED = "genomes coded 1 and 2"  # as the paper has them: 0 and 1 mapped to 1 and 2
 REAL = (*MOVIELENS, "amazon-reviews-2023", "goodbooks", "jester", "book-crossing", "renttherunway", "genomes", CODED)
 STAND_INS = ("ratings", "digits")
-TENTHS = {"a tenth of 20m": (13_849, 2_674, 144), "a tenth of 25m": (16_254, 5_905, 154)}  # rows, columns, per row
+TENTHS = {"a tenth of 20m": (13_849, 2_674, 190), "a tenth of 25m": (16_254, 5_905, 182)}  # rows, columns, per row
 COMPLETE = {
     "jester": 5 / 72,
     "genomes": 0.01,

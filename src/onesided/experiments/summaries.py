@@ -93,7 +93,7 @@ def root_mean_and_deviation(rows: Sequence[Row], name: str) -> str:
 
 
 def markdown(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
-    """A Markdown table.
+    """A Markdown table; a bar in a cell is escaped.
 
     >>> print(markdown(["d", "error"], [[10, 0.5]]), end="")
     | d | error |
@@ -107,7 +107,9 @@ def markdown(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
 def _in_words(one: Any) -> str:
     if isinstance(one, float):
         return f"{one:.3g}"
-    return f"{one:,}" if isinstance(one, int) and not isinstance(one, bool) else str(one)
+    if isinstance(one, int) and not isinstance(one, bool):
+        return f"{one:,}"
+    return str(one).replace("|", "\\|")
 
 
 def agreement(holds: Iterable[bool], mainly: bool) -> str:

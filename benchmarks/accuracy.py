@@ -33,7 +33,7 @@ import scipy.sparse as sp
 from scipy.stats import norm
 from sklearn.datasets import load_digits
 
-from onesided import OneSidedCompletion, PairMoments, Panel, synthetic
+from onesided import OneSidedCompletion, PairMoments, Panel, datasets, synthetic
 from onesided.baselines.factor_analysis import FactorAnalysisEM
 from onesided.moments import hajek
 
@@ -74,47 +74,40 @@ class Entries:
     @classmethod
     def from_panel(cls, panel: Panel) -> Entries:
         rows = np.repeat(np.arange(panel.n_rows), panel.row_counts)
-        return cls(rows, panel.columns, panel.values, panel.shape)
-
-
-def read_text(path: Path, names: list[str] | None = None) -> pa.Table:
-    text = lzma.decompress(path.read_bytes()).replace(b"::", b",")
-    return pyarrow.csv.read_csv(
-        pa.BufferReader(text),
-        pyarrow.csv.ReadOptions(column_names=names, autogenerate_column_names=path.name.startswith("jester")),
-    )
+        return cls(rows, panel.columns, panel.values.astype(np.float64), panel.shape)
 
 
 def movielens(data: Path) -> Entries:
-    table = read_text(data / "ml-1m.ratings.dat.xz", ["user", "movie", "rating", "time"])
+    """In the order of the file, to which the mask of the test entries belongs."""
+    text = lzma.decompress((data / "ml-1m.ratings.dat.xz").read_bytes()).replace(b"::", b",")
+    names = pyarrow.csv.ReadOptions(column_names=["user", "movie", "rating", "time"])
+    table = pyarrow.csv.read_csv(pa.BufferReader(text), names)
     users, rows = np.unique(table["user"].to_numpy(), return_inverse=True)
     movies, columns = np.unique(table["movie"].to_numpy(), return_inverse=True)
     return Entries(rows, columns, table["rating"].to_numpy().astype(np.float64), (len(users), len(movies)))
 
 
+def loaded(name: str, data: Path) -> Panel:
+    path = datasets.find(name, data)
+    if path is None:
+        raise FileNotFoundError(f"{name} is not in {data}")
+    return datasets.load(name, path)
+
+
 def goodbooks(data: Path) -> Entries:
-    table = read_text(data / "goodbooks-10k.csv.xz")
-    return Entries.from_panel(
-        Panel.from_table(table, row="user_id", column="book_id", value="rating", duplicates="mean")
-    )
+    return Entries.from_panel(loaded("goodbooks", data))
 
 
 def rent_the_runway(data: Path) -> Entries:
-    table = read_text(data / "renttherunway.csv.xz").drop_null()
-    return Entries.from_panel(
-        Panel.from_table(table, row="user_id", column="item_id", value="rating", duplicates="mean")
-    )
+    return Entries.from_panel(loaded("renttherunway", data))
 
 
 def jester(data: Path) -> Entries:
-    matrix = np.column_stack([column.to_numpy() for column in read_text(data / "jester-1.csv.xz").columns[1:]])
-    rows, columns = np.nonzero(matrix != 99)
-    return Entries(rows, columns, matrix[rows, columns].astype(np.float64), matrix.shape)
+    return Entries.from_panel(loaded("jester", data))
 
 
 def genomes(data: Path) -> Array:
-    with np.load(data / "1kg-chr22-haplotypes.npz") as file:
-        return np.unpackbits(file["hap_packed"], axis=1, count=int(file["shape"][1])).astype(np.float64)
+    return loaded("genomes", data).to_dense().astype(np.float64)
 
 
 def some_of_each_row(entries: Entries, per_row: int, rng: np.random.Generator) -> Array:

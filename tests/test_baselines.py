@@ -12,8 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from onesided import InputError, OneSidedCompletion, PairMoments, Panel, synthetic
 from onesided.baselines import proximal
 from onesided.baselines.alternating_gd import AlternatingGD, EntryObjective
+from onesided.baselines.convex_nuclear_norm import ConvexNuclearNorm
 from onesided.baselines.factor_analysis import FactorAnalysisEM
-from onesided.baselines.nuclear_norm import ConvexNuclearNorm, FactoredNuclearNorm, penalised
+from onesided.baselines.nuclear_norm import FactoredNuclearNorm, penalised
 from onesided.baselines.soft_impute import SoftImputeALS
 from onesided.baselines.trivial import ColumnMeans, Constant
 from onesided.engines import local

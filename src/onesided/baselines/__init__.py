@@ -14,8 +14,9 @@
 from __future__ import annotations
 
 from onesided.baselines.alternating_gd import AlternatingGD
+from onesided.baselines.convex_nuclear_norm import ConvexNuclearNorm
 from onesided.baselines.factor_analysis import FactorAnalysisEM
-from onesided.baselines.nuclear_norm import ConvexNuclearNorm, FactoredNuclearNorm
+from onesided.baselines.nuclear_norm import FactoredNuclearNorm
 from onesided.baselines.soft_impute import SoftImputeALS
 from onesided.baselines.trivial import ColumnMeans, Constant
 

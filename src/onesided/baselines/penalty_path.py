@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
+
+from onesided.solvers.result import Progress
+
+Auto = Literal["auto"]
 
 RATIO = 0.7  # from one penalty to the next
 MOST = 40  # penalties
@@ -40,3 +45,35 @@ def held_out(n: int, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtyp
     mask = np.zeros(n, dtype=bool)
     mask[rng.permutation(n)[: max(1, int(HELD_OUT * n))]] = True
     return mask
+
+
+def counting(progress: Progress | None) -> Callable[[float], None]:
+    """Tells ``progress``, if there is one, values with their number, over all solutions of a search.
+
+    >>> tell = counting(lambda done, value: print(done, value))
+    >>> tell(0.5), tell(0.25)
+    1 0.5
+    2 0.25
+    (None, None)
+    """
+    done = 0
+
+    def tell(value: float) -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, value)
+
+    return tell
+
+
+class PenaltyChosen:
+    """An estimator with a fitted ``penalty_``, chosen or given, that goes to disk and back."""
+
+    penalty_: float
+
+    def _fitted_settings(self) -> dict[str, Any]:
+        return {"penalty": self.penalty_}
+
+    def _restore(self, fitted: dict[str, Any]) -> None:
+        self.penalty_ = fitted["penalty"]

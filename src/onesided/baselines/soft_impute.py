@@ -27,7 +27,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from onesided.baselines.alternating_gd import EntryObjective
 from onesided.baselines.matrix import MatrixBaseline
-from onesided.baselines.penalty_path import best_penalty, held_out
+from onesided.baselines.penalty_path import Auto, PenaltyChosen, best_penalty, counting, held_out
 from onesided.completion import warn_of_parts
 from onesided.engines.local import single_blas_thread
 from onesided.errors import counted
@@ -41,7 +41,6 @@ from onesided.solvers.spectral import top_eigenpairs
 from onesided.tallies import largest_value
 
 Array = npt.NDArray[Any]
-Auto = Literal["auto"]
 
 COARSE = 1e-4  # the least tolerance while a penalty is chosen: stopping sooner would be a penalty of its own
 LIFT = 0.1  # of the penalty: singular values that a new one begins with at least, for zero stays zero
@@ -158,7 +157,7 @@ def soft_impute(
     return factors, SolveResult(factors.V, status, tuple(history), len(history) - 1, detail)
 
 
-class SoftImputeALS(MatrixBaseline):
+class SoftImputeALS(PenaltyChosen, MatrixBaseline):
     """A completion of the whole matrix with a penalty on its nuclear norm, of at most a given rank.
 
     Rows and columns without entries have factors of zero, and so have rows of weight zero.
@@ -227,14 +226,7 @@ class SoftImputeALS(MatrixBaseline):
         self._validate_params()
         panel = self._read_for_fit(X)
         check_fittable(panel, self.rank)
-        rng, done = generator(self.random_state), 0
-
-        def tell(value: float) -> None:
-            nonlocal done
-            done += 1
-            if progress is not None:
-                progress(done, value)
-
+        rng, tell = generator(self.random_state), counting(progress)
         with single_blas_thread():
             program = _Program(panel)
             if self.penalty == "auto":
@@ -293,9 +285,3 @@ class SoftImputeALS(MatrixBaseline):
             return LeastSquares(self.column_factors_).coordinates(panel)
         noise = np.full(panel.n_columns, self.penalty_)
         return BestLinearPredictor(self.mean_, self.column_factors_, noise).coordinates(panel)
-
-    def _fitted_settings(self) -> dict[str, Any]:
-        return {"penalty": self.penalty_}
-
-    def _restore(self, fitted: dict[str, Any]) -> None:
-        self.penalty_ = fitted["penalty"]

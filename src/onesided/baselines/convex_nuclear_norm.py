@@ -1,0 +1,190 @@
+"""Nuclear-norm regularisation on the observed pairs as the convex program that it is.
+
+    min over symmetric Z of ½‖P_Ω(Z − T̂)‖² + λ‖Z‖_*
+
+(:mod:`onesided.baselines.proximal`). All pairs of Ω weigh alike, the diagonal too, and rows are imputed by Algorithm 2:
+least squares on the top eigenpairs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse.linalg import LinearOperator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from onesided.baselines.nuclear_norm import PairBaseline
+from onesided.baselines.penalty_path import Auto, PenaltyChosen, best_penalty, counting, held_out
+from onesided.baselines.proximal import PairTarget, Solution, solve
+from onesided.completion import warn_of_parts
+from onesided.engines.local import single_blas_thread
+from onesided.errors import counted
+from onesided.estimator import generator
+from onesided.moments import PairMoments
+from onesided.panel import Panel
+from onesided.row_space import check_fittable, principal_axes
+from onesided.second_moment import Measured
+from onesided.solvers.result import Progress, SolveResult
+from onesided.solvers.spectral import top_eigenpairs
+
+Array = npt.NDArray[Any]
+
+COARSE = 1e-3  # the least tolerance while a penalty is chosen
+
+
+class ConvexNuclearNorm(PenaltyChosen, PairBaseline):
+    """T on Ω with a penalty on its nuclear norm: the convex program, solved by accelerated proximal gradient steps.
+
+    Z may have eigenvalues below zero, T has none: ``second_moment_`` is the part of Z with positive eigenvalues, which
+    is nearer than Z to every second moment.
+
+    Parameters
+    ----------
+    rank : int, default 10
+        Eigenpairs, the top ones by value, on which rows are imputed. T has all that Z has.
+    penalty : float or "auto", default "auto"
+        λ. "auto" goes down from the largest eigenvalue of T̂ on Ω and takes the penalty that predicts a tenth of the
+        pairs off the diagonal, held out at random, best.
+    tol : float, default 1e-4
+        Steps end where one changes Z by less than this share, in Frobenius norm.
+    max_iterations : int, default 500
+    max_rank : int, default 200
+        Eigenpairs of Z at most, those of largest magnitude. Where that is too few, the fit warns.
+    random_state : int, Generator, RandomState or None
+        For what is held out, and for the eigensolver.
+
+    Attributes
+    ----------
+    penalty_ : float
+        λ, chosen or given.
+    spectrum_ : array
+        The eigenvalues of Z, by magnitude, those below zero included.
+    factor_ : array of d × k
+        X with XXᵀ the positive part of Z.
+    second_moment_ : SecondMoment
+        XXᵀ.
+    components_, eigenvalues_ : arrays of rank × d and rank
+        The top eigenpairs, fewer than ``rank`` where Z has fewer.
+    mean_ : array of d
+        Zeros.
+    solve_ : SolveResult
+    column_ids_ : array of d
+
+    Examples
+    --------
+    >>> from onesided import synthetic
+    >>> truth = synthetic.linear_mixture(4000, 30, 2, rng=0)
+    >>> panel = synthetic.sample_fixed(truth, 10, rng=1)
+    >>> T = ConvexNuclearNorm(rank=2, random_state=0).fit(panel).second_moment_.to_dense()
+    >>> bool(np.linalg.norm(T - truth.second_moment()) < 0.1 * np.linalg.norm(T))
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "rank": [Interval(Integral, 1, None, closed="left")],
+        "penalty": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iterations": [Interval(Integral, 1, None, closed="left")],
+        "max_rank": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    def __init__(
+        self,
+        rank: int = 10,
+        *,
+        penalty: float | Auto = "auto",
+        tol: float = 1e-4,
+        max_iterations: int = 500,
+        max_rank: int = 200,
+        random_state: Any = None,
+    ) -> None:
+        self.rank = rank
+        self.penalty = penalty
+        self.tol = tol
+        self.max_iterations = max_iterations
+        self.max_rank = max_rank
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
+        """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
+        self._validate_params()
+        panel = self._read_for_fit(X)
+        check_fittable(panel, self.rank)
+        rng = generator(self.random_state)
+        with single_blas_thread():
+            target = PairTarget.of(PairMoments.from_panel(panel))
+            limits: dict[str, Any] = {"max_iterations": self.max_iterations, "max_rank": self.max_rank}
+            limits |= {"rng": rng, "progress": counting(progress)}
+            start = Solution.nothing(panel.n_columns)
+            if self.penalty == "auto":
+                self.penalty_, start = self._choose(target, limits)
+            else:
+                self.penalty_ = float(self.penalty)
+            found = solve(target, self.penalty_, start, tol=self.tol, **limits)
+            self.spectrum_ = found.Z.values
+            up = np.argsort(-found.Z.values, kind="stable")[: int(np.sum(found.Z.values > 0))]
+            factor = found.Z.vectors[:, up] * np.sqrt(found.Z.values[up])
+            self.mean_, self.factor_ = np.zeros(panel.n_columns), principal_axes(factor)
+            ended: Literal["converged", "limit"] = "limit" if self._detail(found) else "converged"
+            self.solve_ = SolveResult(self.factor_, ended, found.history, len(found.history) - 1, self._detail(found))
+            self._set_row_space(Measured.from_panel(panel), panel)
+        if self.solve_.detail:
+            warnings.warn(self.solve_.detail, ConvergenceWarning, stacklevel=2)
+        warn_of_parts(self.measured_)
+        return self
+
+    def _detail(self, found: Solution) -> str:
+        if found.change > self.tol:
+            return (
+                f"not converged after {counted(self.max_iterations, 'iteration')}: the last changed Z by "
+                f"{found.change:.1e}; raise max_iterations or tol"
+            )
+        if found.Z.rank == self.max_rank < len(found.Z.vectors):
+            return f"Z was cut off at max_rank={self.max_rank} eigenpairs; raise max_rank or the penalty"
+        return ""
+
+    def _choose(self, target: PairTarget, limits: dict[str, Any]) -> tuple[float, Solution]:
+        """The penalty that predicts held-out pairs best, and the solution there to start from."""
+        off = np.flatnonzero(target.off_diagonal)
+        hidden = np.zeros(len(target.columns), dtype=bool)
+        hidden[off] = held_out(len(off), limits["rng"])
+        shown, other = target.split(hidden)
+        last, solutions = Solution.nothing(target.n_columns), dict[float, Solution]()
+
+        cut_off = False
+
+        def error(penalty: float) -> float | None:
+            nonlocal last, cut_off
+            last = solve(shown, penalty, last, tol=max(self.tol, COARSE), stop_at_max_rank=True, **limits)
+            if last.Z.rank == self.max_rank < target.n_columns:
+                cut_off = True
+                return None
+            solutions[penalty] = last
+            return float(np.sum((other.at(last.Z) - other.target) ** 2))
+
+        d = target.n_columns
+        operator = LinearOperator(
+            (d, d), matvec=lambda v: shown.product(shown.target, v.reshape(d, -1)).ravel(), dtype=np.float64
+        )
+        largest = max(float(top_eigenpairs(operator, 1, limits["rng"])[0][0]), 0.0)
+        best = best_penalty(largest, error)
+        if cut_off and best <= min(solutions, default=best):  # the error was still falling
+            warnings.warn(
+                f"the search for a penalty ended at max_rank={self.max_rank} eigenpairs: a smaller one may be better; "
+                "raise max_rank",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return best, solutions.get(best, last)
+
+    def _set_row_space(self, measured: Measured, panel: Panel | None) -> None:
+        super()._set_row_space(measured, panel)
+        self.components_, self.eigenvalues_ = self.components_[: self.rank], self.eigenvalues_[: self.rank]
+
+    _saved_arrays: ClassVar[tuple[str, ...]] = (*PairBaseline._saved_arrays, "spectrum")

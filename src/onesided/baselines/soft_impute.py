@@ -130,8 +130,12 @@ def _regressed(gradient: Array, V: Array, D: Array, penalty: float) -> tuple[Arr
     """
     square = D**2 + penalty
     side = (V * D**3 - gradient / 2) / np.where(square > 0, square, 1.0)
-    new, values, R = np.linalg.svd(side * D, full_matrices=False)
-    return new, np.sqrt(values), R.T
+    side *= D
+    # Singular values of a tall matrix through those of its Gram matrix, of rank × rank: small ones lose digits, which
+    # the penalty takes away in any case.
+    squares, R = np.linalg.eigh(side.T @ side)
+    values, R = np.sqrt(np.maximum(squares[::-1], 0.0)), R[:, ::-1]
+    return side @ (R / np.where(values > 0, values, 1.0)), np.sqrt(values), R
 
 
 def soft_impute(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from time import perf_counter
 from typing import Any
@@ -35,11 +35,13 @@ Array = npt.NDArray[Any]
 
 RANK = 10
 SETTINGS = (
-    "The settings are those of the paper's appendix, rank 10 among them, but for Hájek-GD: values are divided by √d "
-    "times their root mean square first, so that the paper's λ = 10⁻⁴ and α = 10⁻³ fit every panel, and 500 steps of "
-    "the inverse of the largest curvature are made, which go as far as 1,000 of half the length. Over more than 20 "
-    "million pairs it and the factored nuclear norm have 200 iterations. The penalties of softImpute-ALS and of the "
-    "convex program are chosen on held-out data, and the latter is solved to 10⁻³. OneSidedCompletion has nothing set."
+    "The settings are those of the paper's appendix, rank 10 among them. Steps and penalties belong to units, so "
+    "that values are divided by a number first: to a root mean square of 1/√d for Hájek-GD, as on the paper's "
+    "synthetic panel, and of one for alternating GD and the factored nuclear norm, whose steps have the length 0.1. "
+    "Hájek-GD makes 500 steps of the inverse of the largest curvature, which go as far as 1,000 of half the length; "
+    "over more than 20 million pairs it and the factored nuclear norm have 200 iterations. The penalties of "
+    "softImpute-ALS and of the convex program are chosen on held-out data, and the latter is solved to 10⁻³. "
+    "OneSidedCompletion has nothing set."
 )
 MANY_PAIRS = 20_000_000
 FEW_ITERATIONS = 200  # where there are so many
@@ -123,17 +125,13 @@ def _onesided(panel: Panel, rank: int, seed: int) -> Fitted:
 
 
 def _hajek_gd(panel: Panel, rank: int, seed: int) -> Fitted:
-    size = float(np.sqrt(np.mean(np.square(panel.values, dtype=np.float64)) * panel.n_columns))
-    scaled = Panel(panel.indptr, panel.columns, panel.values / size, panel.n_columns)
-    step = 2 * stable_step(PairMoments.from_panel(scaled), np.random.default_rng(seed))
-    model, seconds = _timed(
-        HajekGD(rank, step_size=step, iterations=_iterations(panel, 500), random_state=seed), scaled
-    )
+    step = 2 * stable_step(PairMoments.from_panel(panel), np.random.default_rng(seed))
+    iterations = _iterations(panel, 500)
+    model, seconds = _timed(HajekGD(rank, step_size=step, iterations=iterations, random_state=seed), panel)
     return Fitted(
         {"XXᵀ": model.second_moment_, "Algorithm 1": model.second_moment_.algorithm1},
-        lambda rows, columns: size * model.impute_at(scaled, rows, columns),
+        lambda rows, columns: model.impute_at(panel, rows, columns),
         seconds,
-        scale=size**2,
     )
 
 
@@ -144,6 +142,17 @@ def _factored(panel: Panel, rank: int, seed: int) -> Fitted:
     )
 
 
+def _with_size(size: Callable[[int], float], method: Method) -> Method:
+    """A method on values of a root mean square that depends on d, with what it finds in the units of the panel."""
+
+    def fitted(panel: Panel, rank: int, seed: int) -> Fitted:
+        unit = float(np.sqrt(np.mean(np.square(panel.values, dtype=np.float64)))) / size(panel.n_columns)
+        found = method(Panel(panel.indptr, panel.columns, panel.values / unit, panel.n_columns), rank, seed)
+        return replace(found, predict=lambda rows, columns: unit * found.predict(rows, columns), scale=unit**2)
+
+    return fitted
+
+
 def _iterations(panel: Panel, usual: int) -> int:
     return usual if pair_size(panel).pairs <= MANY_PAIRS else FEW_ITERATIONS
 
@@ -152,12 +161,14 @@ METHODS: dict[str, Method] = {
     "constant": _inductive(lambda rank, seed: Constant()),
     "column means": _inductive(lambda rank, seed: ColumnMeans()),
     "shrunk column means": _inductive(lambda rank, seed: ColumnMeans(shrink=True)),
-    "alternating GD": _transductive(lambda rank, seed: AlternatingGD(rank, random_state=seed)),
+    "alternating GD": _with_size(
+        lambda d: 1.0, _transductive(lambda rank, seed: AlternatingGD(rank, random_state=seed))
+    ),
     "softImpute-ALS": _transductive(lambda rank, seed: SoftImputeALS(rank, random_state=seed)),
-    "nuclear norm, factored": _factored,
+    "nuclear norm, factored": _with_size(lambda d: 1.0, _factored),
     "nuclear norm, convex": _inductive(lambda rank, seed: ConvexNuclearNorm(rank, tol=1e-3, random_state=seed)),
     "factor analysis by EM": _inductive(lambda rank, seed: FactorAnalysisEM(rank, random_state=seed)),
-    "Hájek-GD": _hajek_gd,
+    "Hájek-GD": _with_size(lambda d: d**-0.5, _hajek_gd),
     "OneSidedCompletion": _onesided,
     "OneSidedCompletion of that rank": _inductive(
         lambda rank, seed: OneSidedCompletion(rank, center="both", diagonal="free", random_state=seed)

@@ -158,7 +158,8 @@ def draw(rows: list[Row], figure: Figure) -> None:
                 if column(group, score):
                     points = distinct(group, x)
                     means = [mean(where(group, **{x: at}), score) for at in points]
-                    axis.plot(points, means, "o-", markersize=3, linewidth=1, label=name)
+                    ours = {"color": "black", "linewidth": 2} if name == "OneSidedCompletion" else {"linewidth": 1}
+                    axis.plot(points, means, "o-", markersize=3, label=name, **ours)
             axis.set(yscale="log", xlabel="C" if C is None else "rows n", title="p = C/d" if C is None else f"C = {C}")
         axes[0].set_ylabel(title)
     handles, labels = grid[0, 0].get_legend_handles_labels()

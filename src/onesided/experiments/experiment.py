@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -96,7 +97,7 @@ def run(
     for done, cell in enumerate(cells):
         if progress is not None:
             progress(done, len(cells))
-        rows += kept.rows(cell, lambda cell=cell: _measured(experiment, cell, panels))  # type: ignore[misc]
+        rows += kept.rows(cell, partial(_measured, experiment, cell, panels))
     expectations = experiment.expect(rows)
     record = {
         "experiment": experiment.name,

@@ -10,6 +10,7 @@ from onesided.experiments.experiment import Expectation, Experiment, Row, Settin
 from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
 from onesided.experiments.summaries import (
+    agreement,
     distinct,
     exponent,
     log_axis,
@@ -117,7 +118,7 @@ def verdict(rows: list[Row]) -> str:
     flat, literal = (_exponents(rows, "hajek", growing=growing) for growing in (True, False))
     steep, explained = slope(*_means(_noisy(rows), "variance", "hajek"))
     held = [max(map(abs, flat)) <= FLAT, max(map(abs, literal)) <= FLAT, explained >= LINEAR and steep > 0]
-    word = "Agrees" if all(held) else "Agrees in part" if any(held) else "Does not agree"
+    word = agreement(held, any(held))
     return (
         f"{word}: the error of HajekGD goes as d to the power {min(flat):.2f} to {max(flat):.2f} where n = 10 d, "
         f"{min(literal):.2f} to {max(literal):.2f} where n is fixed, and is linear in σ² with R² = {explained:.3f}, "

@@ -9,7 +9,7 @@ import numpy as np
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
-from onesided.experiments.summaries import column, deviation, distinct, markdown, mean, slope, where
+from onesided.experiments.summaries import agreement, column, deviation, distinct, markdown, mean, slope, where
 from onesided.experiments.synthetic_recovery import hajek_gd, observed, one_sided
 from onesided.panel import Panel
 
@@ -143,7 +143,7 @@ def verdict(rows: list[Row]) -> str:
     steep, straight = zip(
         *(one for panel in _panels(rows) for one in _slopes(rows, "error", panel).values()), strict=True
     )
-    word = "Agrees" if all(held) else "Agrees in part" if any(held) else "Does not agree"
+    word = agreement(held, any(held))
     return (
         f"{word}: slopes of the error in σ are {min(steep):.2g} to {max(steep):.2g} over C and generators (paper: 11 "
         f"to 19), and the error bends upwards (R² from {min(straight):.2f}); of {len(_panels(rows))} settings the "

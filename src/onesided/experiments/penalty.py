@@ -13,7 +13,7 @@ from onesided.experiments.panels import Panels
 from onesided.experiments.recovery import HELD_OUT, in_words
 from onesided.experiments.sampling import generated
 from onesided.experiments.split import all_moments, split
-from onesided.experiments.summaries import distinct, log_axis, markdown, mean, root_mean, where
+from onesided.experiments.summaries import agreement, distinct, log_axis, markdown, mean, root_mean, where
 from onesided.experiments.synthetic_recovery import hajek_gd, observed, step_size
 from onesided.moments import PairMoments
 from onesided.solvers.gradient_descent import stable_step
@@ -136,7 +136,7 @@ def expect(rows: list[Row]) -> list[Expectation]:
 
 def verdict(rows: list[Row]) -> str:
     held = [one.holds for one in expect(rows)]
-    word = "Agrees" if all(held) else "Agrees in part" if any(held) else "Does not agree"
+    word = agreement(held, any(held))
     found = [
         f"{_in_words(_gain(_group(rows, panel, length), PAPER))} on {panel} after {length:,} iterations"
         for panel, length in _synthetic(rows)

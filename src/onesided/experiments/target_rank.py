@@ -10,7 +10,7 @@ from onesided.experiments.experiment import Expectation, Experiment, Row, Settin
 from onesided.experiments.metrics import relative_error
 from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
-from onesided.experiments.summaries import distinct, log_axis, markdown, mean, mean_and_deviation, where
+from onesided.experiments.summaries import agreement, distinct, log_axis, markdown, mean, mean_and_deviation, where
 from onesided.experiments.synthetic_recovery import hajek_gd, observed, one_sided
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def expect(rows: list[Row]) -> list[Expectation]:
 def verdict(rows: list[Row]) -> str:
     ratios = {generator: max(_worst_ratios(rows, generator).values()) for generator in distinct(rows, "generator")}
     held = [ratio <= COMPARABLE for ratio in ratios.values()]
-    word = "Agrees" if all(held) else "Agrees in part" if any(held) else "Does not agree"
+    word = agreement(held, any(held))
     found = ", ".join(f"{ratio:.2g} on {generator}" for generator, ratio in ratios.items())
     return f"{word}: between target ranks the error of HajekGD differs by factors up to {found}."
 

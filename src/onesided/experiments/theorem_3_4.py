@@ -9,7 +9,7 @@ import numpy as np
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
-from onesided.experiments.summaries import distinct, exponent, log_axis, markdown, mean, where
+from onesided.experiments.summaries import agreement, distinct, exponent, log_axis, markdown, mean, where
 from onesided.experiments.synthetic_recovery import observed, recovered
 from onesided.synthetic import Truth
 
@@ -149,8 +149,8 @@ def _range(values: list[float]) -> str:
 
 def verdict(rows: list[Row]) -> str:
     powers = {by: _exponent(rows, by, "hajek_squared") for by in CLAIMED}
-    held = [abs(powers[by] - claimed) <= NEAR for by, claimed in CLAIMED.items()] + [min(_ratios(rows)) >= 1]
-    word = "Agrees" if all(held) else "Agrees in part" if any(held) else "Does not agree"
+    held = [one.holds for one in expect(rows)]
+    word = agreement(held, any(held))
     found = ", ".join(f"{by} to the power {power:.1f} (bound {CLAIMED[by]:g})" for by, power in powers.items())
     return (
         f"{word}: the squared error goes as {found}; the bound with c = 1 is {_range(_ratios(rows))} times it, and "

@@ -366,7 +366,9 @@ def test_the_penalty_is_chosen_on_held_out_entries():
 
 
 def test_soft_impute_stopped_early_warns():
-    with pytest.warns(ConvergenceWarning, match="not converged after 2 iterations: .*; raise max_iterations or tol"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"limit after 2 passes: the last changed .*; raise max_iterations or tol"
+    ):
         SoftImputeALS(rank=2, penalty=0.1, max_iterations=2, random_state=0).fit(random_panel(0))
 
 
@@ -537,7 +539,9 @@ def test_the_penalty_is_chosen_on_held_out_pairs():
 
 def test_a_convex_program_cut_short_warns():
     panel = random_panel(1, n=40)
-    with pytest.warns(ConvergenceWarning, match="not converged after 2 iterations: .*; raise max_iterations or tol"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"limit after 2 passes: the last changed .*; raise max_iterations or tol"
+    ):
         ConvexNuclearNorm(rank=2, penalty=0.1, max_iterations=2).fit(panel)
     with pytest.warns(ConvergenceWarning, match="cut off at max_rank=2 eigenpairs; raise max_rank or the penalty"):
         ConvexNuclearNorm(rank=2, penalty=0.1, max_iterations=5000, max_rank=2).fit(panel)

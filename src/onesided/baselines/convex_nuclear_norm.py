@@ -23,7 +23,6 @@ from onesided.baselines.penalty_path import Auto, PenaltyChosen, best_penalty, c
 from onesided.baselines.proximal import PairTarget, Solution, solve
 from onesided.completion import warn_of_parts
 from onesided.engines.local import single_blas_thread
-from onesided.errors import counted
 from onesided.estimator import generator
 from onesided.moments import PairMoments
 from onesided.panel import Panel
@@ -134,17 +133,14 @@ class ConvexNuclearNorm(PenaltyChosen, PairBaseline):
             ended: Literal["converged", "limit"] = "limit" if self._detail(found) else "converged"
             self.solve_ = SolveResult(self.factor_, ended, found.history, len(found.history) - 1, self._detail(found))
             self._set_row_space(Measured.from_panel(panel), panel)
-        if self.solve_.detail:
-            warnings.warn(self.solve_.detail, ConvergenceWarning, stacklevel=2)
+        if not self.solve_.succeeded:
+            warnings.warn(self.solve_.message, ConvergenceWarning, stacklevel=2)
         warn_of_parts(self.measured_)
         return self
 
     def _detail(self, found: Solution) -> str:
         if found.change > self.tol:
-            return (
-                f"not converged after {counted(self.max_iterations, 'iteration')}: the last changed Z by "
-                f"{found.change:.1e}; raise max_iterations or tol"
-            )
+            return f"the last changed Z by {found.change:.1e}; raise max_iterations or tol"
         if found.Z.rank == self.max_rank < len(found.Z.vectors):
             return f"Z was cut off at max_rank={self.max_rank} eigenpairs; raise max_rank or the penalty"
         return ""

@@ -30,7 +30,6 @@ from onesided.baselines.matrix import MatrixBaseline
 from onesided.baselines.penalty_path import Auto, PenaltyChosen, best_penalty, counting, held_out
 from onesided.completion import warn_of_parts
 from onesided.engines.local import single_blas_thread
-from onesided.errors import counted
 from onesided.estimator import generator
 from onesided.imputation import BestLinearPredictor, LeastSquares, observed_positions
 from onesided.panel import Panel
@@ -156,8 +155,8 @@ def soft_impute(
         history.append(value)
         progress(value)
     history.append(program.objective(factors, penalty))
-    detail = "" if change <= tol else f"the last of max_iterations={max_iterations} changed the matrix by {change:.1e}"
     status: Literal["converged", "limit"] = "converged" if change <= tol else "limit"
+    detail = "" if change <= tol else f"the last changed the matrix by {change:.1e}; raise max_iterations or tol"
     return factors, SolveResult(factors.V, status, tuple(history), len(history) - 1, detail)
 
 
@@ -250,12 +249,7 @@ class SoftImputeALS(PenaltyChosen, MatrixBaseline):
             self.solve_ = replace(solve, factor=self.factor_)
             self._set_row_space(Measured.from_panel(panel), panel)
         if not self.solve_.succeeded:
-            warnings.warn(
-                f"not converged after {counted(self.solve_.passes, 'iteration')}: {self.solve_.detail}; raise "
-                "max_iterations or tol",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            warnings.warn(self.solve_.message, ConvergenceWarning, stacklevel=2)
         warn_of_parts(self.measured_)
         return self
 

@@ -30,7 +30,8 @@ class SolveResult:
     """A factor, how the solver ended, and the loss: of the start, then after each iteration.
 
     ``status`` is "converged", "completed" (a fixed number of iterations), "limit", "stalled" or "diverged";
-    ``message`` says in words what happened and, for the last three, what to do. ``passes`` counts evaluations.
+    ``message`` says in words what happened and, for the last three, what to do. ``passes`` counts evaluations, or the
+    iterations of a solver that has those instead; where its limit has another name, ``detail`` says which to raise.
     """
 
     factor: Array = field(repr=False)
@@ -47,5 +48,7 @@ class SolveResult:
     @property
     def message(self) -> str:
         """The status in words, with its remedy."""
-        reason = f"{self.status} after {counted(self.passes, 'pass', 'passes')}: {REMEDIES[self.status]}"
-        return f"{reason} ({self.detail})" if self.detail else reason
+        ended = f"{self.status} after {counted(self.passes, 'pass', 'passes')}"
+        if self.status == "limit" and self.detail:
+            return f"{ended}: {self.detail}"
+        return f"{ended}: {REMEDIES[self.status]}" + (f" ({self.detail})" if self.detail else "")

@@ -235,8 +235,7 @@ class SecondMoment(LinearOperator):
         blended = low_rank
         if self._kappa < np.inf:
             sums, counts = self._measure(rows, columns)
-            measured = sums / np.where(counts > 0, counts, 1.0)
-            blended = low_rank + (measured - low_rank) * counts / np.where(counts > 0, counts + self._kappa, 1.0)
+            blended = self._blended(low_rank, sums / np.where(counts > 0, counts, 1.0), counts)
         same = (rows[:, None] == columns[None, :]) & (self.measured.counts[rows] > 0)[:, None]
         return np.where(same, self.measured.diagonal[rows][:, None], blended)
 
@@ -257,7 +256,7 @@ class SecondMoment(LinearOperator):
             return values
         if self._kappa < np.inf:
             measured, counts = hajek_at(self._moments, rows, columns)
-            values = values + (measured - values) * counts / np.where(counts > 0, counts + self._kappa, 1.0)
+            values = self._blended(values, measured, counts)
         own = (rows == columns) & (self.measured.counts[rows] > 0)
         return np.where(own, self.measured.diagonal[rows], values)
 
@@ -265,6 +264,9 @@ class SecondMoment(LinearOperator):
         """All of T, d × d."""
         everything = np.arange(self.shape[0])
         return self.block(everything, everything)
+
+    def _blended(self, low_rank: Array, measured: Array, counts: Array) -> Array:
+        return low_rank + (measured - low_rank) * counts / np.where(counts > 0, counts + self._kappa, 1.0)
 
     @property
     def _kappa(self) -> float:

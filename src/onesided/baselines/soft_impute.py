@@ -7,8 +7,11 @@ with those of A Bᵀ; the filled matrix is S + A Bᵀ, S the residual on Ω, and
 
     B ← (SᵀA + B D²) (D² + λ)⁻¹,   then V, D and U from the singular values of A Bᵀ;   A likewise
 
-and at the end (S + A Bᵀ) V = U Σ Rᵀ gives U (Σ − λ)₊ (VR)ᵀ. The objective falls with every step. A row of weight w
-counts as w rows: this is the program for rows scaled by √w, whose factors are scaled back.
+and at the end (S + A Bᵀ) V = U Σ Rᵀ gives U (Σ − λ)₊ (VR)ᵀ. These steps alone are slow where nearly all entries are
+missing. So each begins not from the last factors but some way beyond them, A + β (A − A'), B + β (B − B'), with A' and
+B' those before, turned to be as near as they can; β follows Nesterov's rule, and begins anew whenever the objective
+would rise. It falls with every step. A row of weight w counts as w rows: this is the program for rows scaled by √w,
+whose factors are scaled back.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ from onesided.tallies import largest_value
 Array = npt.NDArray[Any]
 
 COARSE = 1e-4  # the least tolerance while a penalty is chosen: stopping sooner would be a penalty of its own
+LEAST = 5  # iterations: they begin small, before β has grown
 LIFT = 0.1  # of the penalty: singular values that a new one begins with at least, for zero stays zero
 
 
@@ -57,6 +61,20 @@ class _Factors:
     def sides(self) -> tuple[Array, Array]:
         """A and B."""
         return self.U * self.D, self.V * self.D
+
+    @classmethod
+    def of(cls, A: Array, B: Array) -> _Factors:
+        """Those of A Bᵀ."""
+        (left, right), (L, R) = zip(*(_orthonormal(side) for side in (A, B)), strict=True)
+        P, squares, Q = np.linalg.svd(L @ R.T)
+        return cls(left @ P, np.sqrt(squares), right @ Q.T)
+
+    def beyond(self, other: _Factors, beta: float) -> _Factors:
+        """Further in the direction that leads here from others, these turned to be as near as they can."""
+        (A, B), (A_before, B_before) = self.sides, other.sides
+        P, _, Q = np.linalg.svd(A_before.T @ A + B_before.T @ B)
+        turn = P @ Q
+        return _Factors.of(A + beta * (A - A_before @ turn), B + beta * (B - B_before @ turn))
 
     def lifted(self, least: float) -> _Factors:
         return replace(self, D=np.sqrt(np.maximum(self.D**2, least)))
@@ -130,11 +148,24 @@ def _regressed(gradient: Array, V: Array, D: Array, penalty: float) -> tuple[Arr
     square = D**2 + penalty
     side = (V * D**3 - gradient / 2) / np.where(square > 0, square, 1.0)
     side *= D
-    # Singular values of a tall matrix through those of its Gram matrix, of rank × rank: small ones lose digits, which
-    # the penalty takes away in any case.
-    squares, R = np.linalg.eigh(side.T @ side)
-    values, R = np.sqrt(np.maximum(squares[::-1], 0.0)), R[:, ::-1]
-    return side @ (R / np.where(values > 0, values, 1.0)), np.sqrt(values), R
+    V, values, R = _singular(side)
+    return V, np.sqrt(values), R
+
+
+def _singular(tall: Array) -> tuple[Array, Array, Array]:
+    """U, singular values and V of a tall matrix; a column of U is zero where the value is.
+
+    They are those of its Gram matrix, of rank × rank: small ones lose digits, which the penalty takes away in any case.
+    """
+    squares, V = np.linalg.eigh(tall.T @ tall)
+    values, V = np.sqrt(np.maximum(squares[::-1], 0.0)), V[:, ::-1]
+    return tall @ (V / np.where(values > 0, values, 1.0)), values, V
+
+
+def _orthonormal(tall: Array) -> tuple[Array, Array]:
+    """Q and R of a tall matrix QR, Q with orthonormal columns or zeros."""
+    U, values, V = _singular(tall)
+    return U, values[:, None] * V.T
 
 
 def soft_impute(
@@ -147,11 +178,17 @@ def soft_impute(
     progress: Callable[[float], None],
 ) -> tuple[_Factors, SolveResult]:
     """Alternate until the product changes by less than ``tol``; ``progress`` is told the objective of each step."""
-    factors, history, change = start, list[float](), np.inf
-    while change > tol and len(history) < max_iterations:
-        last = factors
-        factors, value = program.step(factors, penalty)
-        change = factors.change_from(last)
+    factors = before = start
+    history, change, momentum = list[float](), np.inf, 1.0
+    while (change > tol or len(history) < LEAST) and len(history) < max_iterations:
+        following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        beta, momentum = (momentum - 1) / following, following
+        new, value = program.step(factors.beyond(before, beta) if beta else factors, penalty)
+        if beta and value > history[-1]:
+            momentum = 1.0
+            new, value = program.step(factors, penalty)
+        before, factors = factors, new
+        change = factors.change_from(before)
         history.append(value)
         progress(value)
     history.append(program.objective(factors, penalty))

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from onesided import synthetic
-from onesided.experiments import experiment
+from onesided.experiments import experiment, table_3
 from onesided.experiments.experiment import run
 from onesided.experiments.methods import COMPARED, METHODS, fit
 from onesided.experiments.panels import Panels
 from onesided.experiments.recovery import by_method, measure, standing
 
-pytestmark = pytest.mark.filterwarnings("ignore:not converged:sklearn.exceptions.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:limit after:sklearn.exceptions.ConvergenceWarning")
 
 RECOVERED = synthetic.sample_fixed(synthetic.noisy_mixture(400, 20, 2, sigma=0.5, rng=0), 6, rng=1)
 
@@ -100,3 +100,25 @@ def test_experiments_run_through(name, tmp_path):
     assert "\n" not in record["verdict"]
     assert (tmp_path / f"{name}.md").read_text(encoding="utf-8").count("|") > 10
     assert (tmp_path / f"{name}.svg").exists() == (one.draw is not None)
+
+
+@pytest.mark.parametrize(
+    ("other", "errors", "reason"),
+    [
+        ("constant", (0.1, 0.1), ": columns so alike"),
+        ("shrunk column means", (0.1, 0.1), ": two rows that share a pair"),
+        ("constant", (0.1, 0.29), ": no more than chance"),
+        ("factor analysis by EM", (0.1, 0.1), ")"),
+        ("constant", (0.3, 0.3), ")"),
+    ],
+)
+def test_where_another_method_is_better_the_reason_is_given(other, errors, reason):
+    methods = {"OneSidedCompletion": (0.2, 0.2), "alternating GD": (0.4, 0.4), other: errors}
+    rows = [
+        {"panel": "tiny", "seed": seed, "method": method, "output": "T", "held_out_squared_error": error}
+        for method, both in methods.items()
+        for seed, error in enumerate(both)
+    ]
+    found = table_3.expect(rows)[0]
+    assert found.holds == (np.mean(errors) >= 0.2)
+    assert reason in found.found.removeprefix(found.found.split(")")[0])

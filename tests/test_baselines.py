@@ -88,12 +88,9 @@ def test_rows_are_filled_in(baseline):
 
 def test_the_same_seed_gives_the_same_model_at_any_number_of_threads(baseline, monkeypatch):
     panel = random_panel(1, n=300)
-    for size in (
-        "baselines.alternating_gd.BLOCK_ENTRIES",
-        "baselines.proximal.BLOCK_PAIRS",
-        "objective.pairs.BLOCK_PAIRS",
-    ):
+    for size in ("baselines.alternating_gd.BLOCK_ENTRIES", "objective.pairs.BLOCK_PAIRS"):
         monkeypatch.setattr(f"onesided.{size}", 50)
+    monkeypatch.setattr("onesided.objective.pairs.PAIRS_OF_A_COLUMN", 1)
     monkeypatch.setattr(local, "SMALLEST_BLOCK", 50)
     found = []
     for threads in ("1", "2", "3"):

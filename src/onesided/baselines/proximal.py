@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.local import cut, in_order
+from onesided.engines.local import in_order
 from onesided.kernels import cpu, factorization
 from onesided.moments import PairMoments, hajek
+from onesided.objective.pairs import pair_blocks
 from onesided.solvers.eigenpairs import leading_eigenpairs
 
 Array = npt.NDArray[Any]
 
-BLOCK_PAIRS = 1 << 18
 DENSE = 500  # up to so many columns, all eigenpairs are found at once
 THOROUGH = 10  # steps of the eigensolver, at the beginning and before the end
 MANY = 4  # likewise where more than one in so many is wanted
@@ -72,7 +72,7 @@ class PairTarget:
     def __init__(self, indptr: Array, columns: Array, target: Array) -> None:
         self.indptr, self.columns, self.target = indptr, columns, target
         d = self.n_columns
-        self._blocks = [(a, indptr[a : b + 1]) for a, b in cut(indptr, max(BLOCK_PAIRS, 4 * d))]
+        self._blocks = pair_blocks(indptr)
         self.off_diagonal = np.repeat(np.arange(d), np.diff(indptr)) != columns
 
     @classmethod

@@ -24,6 +24,17 @@ from onesided.objective.penalties import incoherence
 Array = npt.NDArray[Any]
 
 BLOCK_PAIRS = 1 << 18
+PAIRS_OF_A_COLUMN = 16  # at least, in a block: its gradient has a line for every column
+
+
+def pair_blocks(indptr: Array) -> list[tuple[int, Array]]:
+    """Lines of pairs in blocks, each with its first column and its part of ``indptr``.
+
+    >>> pair_blocks(np.array([0, 2, 3]))
+    [(0, array([0, 2, 3]))]
+    """
+    size = max(BLOCK_PAIRS, PAIRS_OF_A_COLUMN * (len(indptr) - 1))
+    return [(first, indptr[first : last + 1]) for first, last in cut(indptr, size)]
 
 
 class PairObjective:
@@ -50,8 +61,7 @@ class PairObjective:
         self.size = max(1, moments.n_pairs + off)
         self.penalty, self.alpha = penalty, alpha
         self._columns, self._target = moments.columns, hajek(moments)
-        size = max(BLOCK_PAIRS, 4 * d)
-        self._blocks = [(first, moments.indptr[first : last + 1]) for first, last in cut(moments.indptr, size)]
+        self._blocks = pair_blocks(moments.indptr)
 
     def value_and_gradient(self, X: Array) -> tuple[float, Array]:
         """ℓ(X) and ∇ℓ(X)."""

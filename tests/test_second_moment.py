@@ -47,7 +47,8 @@ def expected(name, panel, low_rank):
 @pytest.mark.parametrize("name", ["low_rank", "algorithm1", "blend"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("mean", [False, True])
-def test_outputs(name, weighted, mean):
+def test_outputs(name, weighted, mean, monkeypatch):
+    monkeypatch.setattr("onesided.second_moment.PAIRS_AT_ONCE", 7)
     panel, operator, low_rank = build(weighted, mean)
     T, truth = getattr(operator, name), expected(name, panel, low_rank)
     assert T.output == name

@@ -157,13 +157,12 @@ class PairMoments:
         """Per-pair ``values`` as a symmetric sparse matrix; zeros on Ω are stored."""
         import scipy.sparse as sp
 
-        i, j = self.pairs()
+        i, j = (one.astype(np.int32) for one in self.pairs())
         off = i != j
-        rows, columns = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])
-        starts, order = cpu.counting_sort(rows, self.n_columns)
+        starts, order = cpu.counting_sort(np.concatenate([i, j[off]]), self.n_columns)
+        columns = np.concatenate([j, i[off]])[order]
         data = np.concatenate([values, values[off]])[order]
-        shape = (self.n_columns, self.n_columns)
-        matrix = sp.csr_array((data, columns[order].astype(np.int32), starts), shape=shape)
+        matrix = sp.csr_array((data, columns, starts), shape=(self.n_columns, self.n_columns))
         matrix.sort_indices()
         return matrix
 

@@ -10,7 +10,7 @@ from sklearn.decomposition import FactorAnalysis
 from sklearn.exceptions import ConvergenceWarning
 
 from onesided import InputError, OneSidedCompletion, PairMoments, Panel, synthetic
-from onesided.baselines import proximal
+from onesided.baselines import proximal, soft_impute
 from onesided.baselines.alternating_gd import AlternatingGD, EntryObjective
 from onesided.baselines.convex_nuclear_norm import ConvexNuclearNorm
 from onesided.baselines.factor_analysis import FactorAnalysisEM
@@ -332,6 +332,19 @@ def test_the_objective_of_soft_impute_falls():
     solve = SoftImputeALS(rank=3, penalty=1.0, tol=1e-9, max_iterations=3000, random_state=0).fit(panel).solve_
     assert solve.status == "converged"
     assert np.all(np.diff(solve.history[1:]) <= 1e-12 * solve.history[1])
+
+
+def test_directions_stay_orthonormal_where_their_values_vanish():
+    panel = synthetic.sample_fixed(synthetic.linear_mixture(200, 20, 1, rng=0), 8, rng=1)
+    program, rng = soft_impute._Program(panel), np.random.default_rng(0)
+    start, penalty = program.random_start(6, rng), 0.5 * program.largest_singular_value(rng)
+    limits = {"tol": 0.0, "max_iterations": 200, "progress": lambda value: None}
+    factors, solve = soft_impute.soft_impute(program, start, penalty, **limits)
+    assert np.sum(factors.D > 1e-6) == 1
+    for side in (factors.U, factors.V):
+        np.testing.assert_allclose(side.T @ side, np.eye(6), atol=1e-12)
+    _, next_one = soft_impute.soft_impute(program, factors.lifted(0.05 * penalty), 0.5 * penalty, **limits)
+    assert next_one.history[-1] < solve.history[-1]
 
 
 def test_a_row_of_weight_two_is_two_rows_to_soft_impute():

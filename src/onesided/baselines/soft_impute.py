@@ -65,7 +65,7 @@ class _Factors:
     @classmethod
     def of(cls, A: Array, B: Array) -> _Factors:
         """Those of A Bᵀ."""
-        (left, right), (L, R) = zip(*(_orthonormal(side) for side in (A, B)), strict=True)
+        (left, L), (right, R) = np.linalg.qr(A), np.linalg.qr(B)
         P, squares, Q = np.linalg.svd(L @ R.T)
         return cls(left @ P, np.sqrt(squares), right @ Q.T)
 
@@ -148,24 +148,10 @@ def _regressed(gradient: Array, V: Array, D: Array, penalty: float) -> tuple[Arr
     square = D**2 + penalty
     side = (V * D**3 - gradient / 2) / np.where(square > 0, square, 1.0)
     side *= D
-    V, values, R = _singular(side)
-    return V, np.sqrt(values), R
-
-
-def _singular(tall: Array) -> tuple[Array, Array, Array]:
-    """U, singular values and V of a tall matrix; a column of U is zero where the value is.
-
-    They are those of its Gram matrix, of rank × rank: small ones lose digits, which the penalty takes away in any case.
-    """
-    squares, V = np.linalg.eigh(tall.T @ tall)
-    values, V = np.sqrt(np.maximum(squares[::-1], 0.0)), V[:, ::-1]
-    return tall @ (V / np.where(values > 0, values, 1.0)), values, V
-
-
-def _orthonormal(tall: Array) -> tuple[Array, Array]:
-    """Q and R of a tall matrix QR, Q with orthonormal columns or zeros."""
-    U, values, V = _singular(tall)
-    return U, values[:, None] * V.T
+    # Not by way of the Gram matrix: directions whose value is nearly zero would not be orthogonal to the others, and
+    # the next penalty begins with all of them.
+    V, values, R = np.linalg.svd(side, full_matrices=False)
+    return V, np.sqrt(values), R.T
 
 
 def soft_impute(

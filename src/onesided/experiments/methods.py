@@ -43,7 +43,7 @@ SETTINGS = (
     "Hájek-GD makes 500 steps of the inverse of the largest curvature, which go as far as 1,000 of half the length; "
     "over more than 20 million pairs it and the factored nuclear norm have 200 iterations. The penalties of "
     "softImpute-ALS and of the convex program are chosen on held-out data; the former makes at most 100 iterations for "
-    "each, as its authors' package does, and the latter is solved to 10⁻³. "
+    "each, for the sake of time and often before it has converged, and the latter is solved to 10⁻³. "
     "OneSidedCompletion has nothing set."
 )
 MANY_PAIRS = 20_000_000

@@ -13,9 +13,10 @@ from onesided.experiments.summaries import agreement, column, distinct, mean, wh
 OURS, PAPERS = "OneSidedCompletion", "Hájek-GD"
 OPPONENTS = ("alternating GD", "softImpute-ALS")
 LEVELS = (
-    "two rows that share a pair have many entries, and such rows have levels of their own; plain means of columns are "
-    "mostly theirs, the means of OneSidedCompletion those of all rows"
+    "readers who share a pair of books have rated many, and such readers rate higher; plain means of columns are mostly "
+    "theirs, the means of OneSidedCompletion those of all readers"
 )
+REASONS = {("book-crossing", means): LEVELS for means in ("column means", "shrunk column means")}  # those looked into
 TOO_LARGE = {("book-crossing", "nuclear norm, convex")}  # d × d eigenvectors of 186,000 columns
 
 
@@ -52,7 +53,7 @@ def expect(rows: list[Row]) -> list[Expectation]:
                 f"{panel}: OneSidedCompletion has the lowest held-out error of T",
                 own <= best,
                 f"squared it is {own:.3g}, and {best:.3g} for {name} (standard error of the difference {error:.1g})"
-                + _why(name, own - best, error),
+                + _why(panel, name, own - best, error),
             )
         )
         found += [
@@ -67,18 +68,13 @@ def expect(rows: list[Row]) -> list[Expectation]:
     return found
 
 
-def _why(better: str, difference: float, error: float) -> str:
-    """The reason why another method has a lower held-out error, where there is one."""
+def _why(panel: str, better: str, difference: float, error: float) -> str:
+    """Why another method has a lower held-out error, as far as that is known."""
     if difference <= 0:
         return ""
     if difference <= 2 * error:
-        return ": no more than chance"
-    reasons = {
-        "constant": "columns so alike that one number is nearer to all pairs than means of each, from few entries",
-        "column means": LEVELS,
-        "shrunk column means": LEVELS,
-    }
-    return f": {reasons[better]}" if better in reasons else ""
+        return ": within two standard errors"
+    return f": {REASONS.get((panel, better), 'the reason is not known')}"
 
 
 def _compared(rows: list[Row], score: str) -> list[float]:

@@ -13,8 +13,8 @@ from onesided.experiments.summaries import agreement, column, distinct, mean, wh
 OURS, PAPERS = "OneSidedCompletion", "Hájek-GD"
 OPPONENTS = ("alternating GD", "softImpute-ALS")
 LEVELS = (
-    "readers who share a pair of books have rated many, and such readers rate higher; plain means of columns are mostly "
-    "theirs, the means of OneSidedCompletion those of all readers"
+    "readers who share a pair of books have rated many, and such readers rate higher; plain means of columns are "
+    "mostly theirs, the means of OneSidedCompletion those of all readers"
 )
 REASONS = {("book-crossing", means): LEVELS for means in ("column means", "shrunk column means")}  # those looked into
 TOO_LARGE = {("book-crossing", "nuclear norm, convex")}  # d × d eigenvectors of 186,000 columns

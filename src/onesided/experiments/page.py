@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from onesided.errors import InputError
+from onesided.errors import InputError, counted
 from onesided.experiments import NAMES, NOT_EXPERIMENTS, experiment, metrics
 from onesided.experiments.experiment import draw, write_record
 from onesided.experiments.summaries import markdown
@@ -63,7 +63,7 @@ def _circumstances(name: str, record: dict[str, Any]) -> str:
     versions = ", ".join(f"{package} {number}" for package, number in record["versions"].items())
     return (
         f"`onesided reproduce {name}{' --data FOLDER' if record['data'] else ''}`: {record['seconds']:,.0f} s on "
-        f"{record['machine']['cores']} cores; {versions}; [record](reproduction/{name}.json)."
+        f"{counted(record['machine']['cores'], 'core')}; {versions}; [record](reproduction/{name}.json)."
     )
 
 

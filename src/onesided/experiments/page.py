@@ -61,9 +61,10 @@ def _section(name: str, record: dict[str, Any]) -> str:
 
 def _circumstances(name: str, record: dict[str, Any]) -> str:
     versions = ", ".join(f"{package} {number}" for package, number in record["versions"].items())
+    remark = f" {record['remark']}" if "remark" in record else ""  # on how the numbers were taken
     return (
         f"`onesided reproduce {name}{' --data FOLDER' if record['data'] else ''}`: {record['seconds']:,.0f} s on "
-        f"{counted(record['machine']['cores'], 'core')}; {versions}; [record](reproduction/{name}.json)."
+        f"{counted(record['machine']['cores'], 'core')}; {versions}; [record](reproduction/{name}.json).{remark}"
     )
 
 

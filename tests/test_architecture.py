@@ -41,6 +41,7 @@ ROOMS = [
     "second_moment",
     "storage",
     "packing",
+    "privacy",
     "estimator",
     "completion",
     "baselines",

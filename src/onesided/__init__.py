@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onesided.errors import InputError
     from onesided.moments import PairMoments
     from onesided.panel import Panel, as_panel
+    from onesided.privacy import Privacy
     from onesided.second_moment import SecondMoment
 
 _HOMES = {
@@ -23,11 +24,21 @@ _HOMES = {
     "OneSidedCompletion": "completion",
     "PairMoments": "moments",
     "Panel": "panel",
+    "Privacy": "privacy",
     "SecondMoment": "second_moment",
     "as_panel": "panel",
 }
 
-__all__ = ["HajekGD", "InputError", "OneSidedCompletion", "PairMoments", "Panel", "SecondMoment", "as_panel"]
+__all__ = [
+    "HajekGD",
+    "InputError",
+    "OneSidedCompletion",
+    "PairMoments",
+    "Panel",
+    "Privacy",
+    "SecondMoment",
+    "as_panel",
+]
 
 
 def __getattr__(name: str) -> Any:

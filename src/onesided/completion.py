@@ -13,12 +13,24 @@ no row with two entries                                no row has two observed e
 a rank above the number of columns                     rank=12 is larger than the panel's 5 columns …
 ``HajekGD``: a step too long for the panel             diverged after 3 passes: …; try step_size=40
 =====================================================  ========================================================
+
+With ``privacy``, what :mod:`onesided.privacy.plan` refuses, and:
+
+=====================================================  ========================================================
+found                                                  message
+=====================================================  ========================================================
+a rank to choose, with "gradient" or "central"         rank="auto" tries many ranks on the same rows …
+``refine``, ``blend`` or ``diagonal`` likewise         refine='variational' would go over the rows again …
+``center="none"`` likewise                             center="none" is not for a private fit …
+a checkpoint                                           a checkpoint would keep on disk what is not released …
+``bootstrap()``                                        a bootstrap resamples rows, and this model has no panel …
+=====================================================  ========================================================
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
@@ -39,8 +51,21 @@ from onesided.moments import PairMoments
 from onesided.objective.pairs import PairObjective
 from onesided.objective.rows import Diagonal
 from onesided.panel import Panel
+from onesided.privacy.central import release_by_pairs
+from onesided.privacy.curator import Account, Curator, Release
+from onesided.privacy.gradient import release_by_gradient
+from onesided.privacy.local import noised_values
+from onesided.privacy.plan import Privacy
 from onesided.refinement import MEMORY, Refine, working_memory
-from onesided.row_space import Center, Refinement, RowSpace, check_fittable, principal_axes
+from onesided.row_space import (
+    NOISE_FLOOR,
+    SMALLEST_NOISE,
+    Center,
+    Refinement,
+    RowSpace,
+    check_fittable,
+    principal_axes,
+)
 from onesided.second_moment import Measured, SecondMoment
 from onesided.selection import (
     CENTERS,
@@ -110,6 +135,9 @@ class OneSidedCompletion(OneSidedEstimator):
     random_state : int, Generator, RandomState or None
         For the split of the rows and the start of the eigensolver. The same seed gives the same model at any number
         of threads.
+    privacy : Privacy, optional
+        A promise of differential privacy to the person behind each row (:mod:`onesided.privacy`). The model then holds
+        only what was released. The noise does not come from ``random_state``: no two private fits are alike.
 
     Attributes
     ----------
@@ -150,6 +178,9 @@ class OneSidedCompletion(OneSidedEstimator):
         What is known of the panel without the panel: means, diagonal and counts of columns.
     bootstrap_ : Bootstrap
         After :meth:`bootstrap`.
+    privacy_ : Account or None
+        What was spent on what, of a private fit. Its ``measured_`` holds released means, diagonal and counts; with the
+        local mechanism, which releases no counts, their mean.
     column_ids_ : array of d
 
     Examples
@@ -179,6 +210,7 @@ class OneSidedCompletion(OneSidedEstimator):
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_passes": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state", np.random.Generator],
+        "privacy": [Privacy, None],
     }
 
     def __init__(
@@ -196,6 +228,7 @@ class OneSidedCompletion(OneSidedEstimator):
         tol: float = 1e-6,
         max_passes: int = 300,
         random_state: Any = None,
+        privacy: Privacy | None = None,
     ) -> None:
         self.rank = rank
         self.center = center
@@ -209,6 +242,7 @@ class OneSidedCompletion(OneSidedEstimator):
         self.tol = tol
         self.max_passes = max_passes
         self.random_state = random_state
+        self.privacy = privacy
 
     def fit(
         self,
@@ -226,11 +260,21 @@ class OneSidedCompletion(OneSidedEstimator):
         tells how it goes: the loss of a moment solution, the mean logarithm of the noise variance when refining.
         """
         self._validate_params()
-        panel = with_weights_as_counts(self._read_for_fit(X))
+        panel = self._read_for_fit(X)
+        if self.privacy is not None:
+            return self._fit_privately(panel, self.privacy, progress, checkpoint)
+        return self._fit_openly(with_weights_as_counts(panel), generator(self.random_state), progress, checkpoint)
+
+    def _fit_openly(
+        self,
+        panel: Panel,
+        rng: np.random.Generator,
+        progress: Progress | None,
+        checkpoint: str | PathLike[str] | None = None,
+    ) -> Self:
         check_fittable(panel, 0 if self.rank == "auto" else self.rank)
         check_noise(self.noise_variance, panel.n_columns)
         kept = Checkpoint.of(checkpoint, panel, self.get_params())
-        rng = generator(self.random_state)
         setting, selection = self._choose(panel, rng, progress, kept)
         # One seed for each, drawn whether or not the work was done before.
         seeds = [int(seed) for seed in rng.integers(2**31, size=2)]
@@ -241,14 +285,84 @@ class OneSidedCompletion(OneSidedEstimator):
         self.rank_, self.center_, self.diagonal_ = setting.rank, setting.center, setting.diagonal
         self.refinement_ = found.refinement
         if not found.solve.succeeded:
-            warnings.warn(found.solve.message, ConvergenceWarning, stacklevel=2)
+            warnings.warn(found.solve.message, ConvergenceWarning, stacklevel=3)
         self.mean_, self.noise_variance_ = found.mean, found.noise_variance
         self.row_variance_, self.spread_ = found.row_variance, found.spread
         self.factor_ = found.factor
         self.row_noise_ = BestLinearPredictor.of(found).learn_row_noise(panel)
+        self.privacy_: Account | None = None
         self._set_row_space(Measured.from_panel(panel), panel)
         warn_of_parts(self.measured_)
         return self
+
+    def _fit_privately(
+        self,
+        panel: Panel,
+        privacy: Privacy,
+        progress: Progress | None,
+        checkpoint: str | PathLike[str] | None,
+    ) -> Self:
+        if checkpoint is not None:
+            raise InputError("a checkpoint would keep on disk what is not released: leave it out of a private fit")
+        panel = privacy.admit(panel)
+        self.n_features_in_, self.column_ids_, self._has_ids = (
+            panel.n_columns,
+            panel.column_ids,
+            panel.has_column_ids,
+        )
+        rng = generator(self.random_state)
+        if privacy.mechanism == "local":
+            noisy, account = noised_values(panel, privacy, rng)
+            self._fit_openly(noisy, rng, progress)
+            self._forget_rows(account.releases[0].deviation ** 2)
+            self.privacy_ = account
+            return self
+        rank = self._affordable_rank(panel)
+        check_noise(self.noise_variance, panel.n_columns)
+        release = release_by_gradient if privacy.mechanism == "gradient" else release_by_pairs
+        center: Center = "both" if self.center == "auto" else self.center
+        released = release(Curator.of(panel, privacy, rng), rank, center, rng, progress)
+        found = released.row_space
+        self.rank_, self.center_, self.diagonal_ = rank, center, "free"
+        self.selection_, self.refinement_, self.solve_ = None, None, found.solve
+        self.mean_, self.noise_variance_, self.factor_ = found.mean, found.noise_variance, found.factor
+        self.row_variance_, self.spread_, self.row_noise_ = found.row_variance, None, RowNoise()
+        self.blend_, self.mean_blend_, self.privacy_ = np.inf, np.inf, released.account
+        self._set_row_space(released.measured, None)
+        return self
+
+    def _affordable_rank(self, panel: Panel) -> int:
+        """The rank given, where nothing is asked for that the budget does not pay."""
+        if self.rank == "auto":
+            raise InputError(
+                'rank="auto" tries many ranks on the same rows, which no part of the budget pays for: give a rank, '
+                "chosen on other data or by what is known of the subject"
+            )
+        if self.center == "none":
+            raise InputError('center="none" is not for a private fit, which counts from the middle of the bounds')
+        asked = {"refine": (self.refine, "auto", "none"), "diagonal": (self.diagonal, "auto", "free")}
+        for name, (given, *free) in (asked | {"blend": (self.blend, "auto", None)}).items():
+            if given not in free:
+                raise InputError(
+                    f"{name}={given!r} would go over the rows again, which no part of the budget pays for: "
+                    f"leave {name} out of a private fit"
+                )
+        if self.rank > panel.n_columns:
+            raise InputError(
+                f"rank={self.rank} is larger than the panel's {panel.n_columns} columns; choose at most "
+                f"{panel.n_columns}"
+            )
+        return int(self.rank)
+
+    def _forget_rows(self, noise: float) -> None:
+        """After a fit to values with noise of known variance: take it off, and keep nothing of single columns' rows."""
+        measured = self.measured_.without(noise)
+        seen = measured.counts > 0
+        mean_count = float(measured.counts[seen].mean())
+        least = NOISE_FLOOR * float(measured.around(self.mean_).diagonal[seen].mean())
+        self.noise_variance_ = np.maximum(self.noise_variance_ - noise, max(least, SMALLEST_NOISE))
+        self.row_noise_, self.blend_, self.mean_blend_ = RowNoise(), np.inf, np.inf
+        self._set_row_space(replace(measured, counts=np.where(seen, mean_count, 0.0)), None)
 
     def _choose(
         self, panel: Panel, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
@@ -353,7 +467,9 @@ class OneSidedCompletion(OneSidedEstimator):
         """
         check_is_fitted(self)
         if self.second_moment_.panel is None:
-            raise InputError("a bootstrap resamples rows, and this model was saved without its panel: fit it again")
+            raise InputError(
+                "a bootstrap resamples rows, and this model has no panel: it was saved without, or fitted with privacy"
+            )
         self.bootstrap_ = bootstrap(
             self.second_moment_.panel,
             rank=self.rank_,
@@ -429,12 +545,27 @@ class OneSidedCompletion(OneSidedEstimator):
     _saved_arrays: ClassVar[tuple[str, ...]] = (*OneSidedEstimator._saved_arrays, "noise_variance", "spread")
     _optional: ClassVar[tuple[str, ...]] = ("spread",)
 
+    def _plain_parameters(self) -> dict[str, Any]:
+        plain = super()._plain_parameters()
+        if self.privacy is not None:  # its columns are those of the model
+            plan = asdict(self.privacy)
+            plain["privacy"] = plan | {"columns": None if plan["columns"] is None else "public"}
+        return plain
+
+    @classmethod
+    def _parameters_of(cls, plain: dict[str, Any]) -> dict[str, Any]:
+        plan = plain.get("privacy")
+        if plan is None:
+            return plain
+        return plain | {"privacy": Privacy(**(plan | {"bounds": tuple(plan["bounds"])}))}
+
     def _fitted_settings(self) -> dict[str, Any]:
         chosen = {name: getattr(self, f"{name}_") for name in ("rank", "center", "diagonal", "row_variance")}
         chosen["refinement"] = None if self.refinement_ is None else asdict(self.refinement_)
         counts = {"blend": self.blend_, "mean_blend": self.mean_blend_, "row_pull": self.row_noise_.pull}
         chosen |= {name: one if np.isfinite(one) else None for name, one in counts.items()}  # JSON has no infinity
         chosen["row_level"] = self.row_noise_.level
+        chosen["privacy"] = None if self.privacy_ is None else asdict(self.privacy_)
         return chosen | {"selection": None if self.selection_ is None else asdict(self.selection_)}
 
     def _restore(self, fitted: dict[str, Any]) -> None:
@@ -446,6 +577,11 @@ class OneSidedCompletion(OneSidedEstimator):
             np.inf if one is None else one for one in (fitted["blend"], fitted.get("mean_blend"), fitted["row_pull"])
         )
         self.row_noise_ = RowNoise(pull, fitted["row_level"])
+        spent = fitted.get("privacy")
+        self.privacy_ = None
+        if spent is not None:
+            releases = tuple(Release(**one) for one in spent.pop("releases"))
+            self.privacy_ = Account(**spent, releases=releases)
         self.selection_ = None
         if tried is not None:
             trials = tuple(Trial(**one) for one in tried["trials"])

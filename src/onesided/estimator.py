@@ -108,12 +108,7 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         its mean. A bootstrap stays behind in any case.
         """
         check_is_fitted(self)
-        parameters = {
-            name: one.tolist() if isinstance(one, np.ndarray) else one for name, one in self.get_params().items()
-        }
-        if "random_state" in parameters:  # a generator's state is not part of the model
-            seed = parameters["random_state"]
-            parameters["random_state"] = int(seed) if isinstance(seed, Integral) else None
+        parameters = self._plain_parameters()
         settings = {
             "estimator": type(self).__name__,
             "parameters": parameters,
@@ -143,7 +138,7 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     @classmethod
     def _from_archive(cls, archive: Archive) -> Self:
-        model = cls(**archive.settings["parameters"])
+        model = cls(**cls._parameters_of(archive.settings["parameters"]))
         for name in cls._saved_arrays:
             setattr(model, f"{name}_", archive.arrays[name] if name not in cls._optional else archive.arrays.get(name))
         model._has_ids = "columns" in archive.ids
@@ -162,6 +157,19 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     _saved_arrays: ClassVar[tuple[str, ...]] = ("factor", "mean")
     _optional: ClassVar[tuple[str, ...]] = ()
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        """The parameters, as JSON takes them."""
+        plain = {name: one.tolist() if isinstance(one, np.ndarray) else one for name, one in self.get_params().items()}
+        if "random_state" in plain:  # a generator's state is not part of the model
+            seed = plain["random_state"]
+            plain["random_state"] = int(seed) if isinstance(seed, Integral) else None
+        return plain
+
+    @classmethod
+    def _parameters_of(cls, plain: dict[str, Any]) -> dict[str, Any]:
+        """The inverse of :meth:`_plain_parameters`."""
+        return plain
 
     def _fitted_settings(self) -> dict[str, Any]:
         """What was fitted beside arrays, as JSON takes it."""

@@ -29,6 +29,7 @@ NAMES = (
     "target-rank",
     "row-recovery",
     "figure-8",
+    "privacy",
 )
 
 NOT_EXPERIMENTS = {

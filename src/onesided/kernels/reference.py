@@ -17,6 +17,7 @@ Array = npt.NDArray[Any]
 
 SINGULAR = 1e-12  # singular values below this share of the largest count as zero
 SMALLEST_LEFT = 1e-9  # of 1 − h: an entry that alone settles its prediction
+WITHIN = 1.0 - 2.0**-40  # by which contributions are shortened, so that rounding errors do not lengthen them
 
 
 def _rows(indptr: Array) -> Iterator[tuple[int, slice]]:
@@ -250,6 +251,36 @@ def own_terms(X: Array, counts: Array, squares: Array, effect: float, ridge: flo
     norms = np.sum(X**2, axis=1) + effect
     gradient += 2 * (ridge - counts * norms + squares)[:, None] * X
     return float(ridge * np.sum(X**2) - np.sum(counts * norms**2 / 2 - squares * norms))
+
+
+def clipped_pass(
+    indptr: Array,
+    columns: Array,
+    values: Array,
+    means: Array,
+    Z: Array,
+    X: Array,
+    effect: float,
+    clip: float,
+    unit: float,
+) -> Array:
+    """Σ_u of G_u, each clipped to Frobenius norm ``clip`` and rounded towards zero to whole numbers of ``unit``.
+
+    With e = v − μ the residuals of the row's m entries, G_u = (1/m) (B_X B_Xᵀ + τ² − e eᵀ) B_Z, the diagonal of the
+    matrix in brackets left out; rows of one entry contribute nothing.
+    """
+    total = np.zeros(Z.shape)
+    for _, row in _rows(indptr):
+        at = columns[row]
+        e = values[row] - means[at]
+        if len(e) < 2:
+            continue
+        E = X[at] @ X[at].T + effect - np.outer(e, e)
+        np.fill_diagonal(E, 0.0)
+        G = E @ Z[at] / len(e)
+        norm = np.linalg.norm(G)
+        total[at] += np.trunc(G * (WITHIN / unit * min(1.0, clip / norm if norm > 0 else 1.0)))
+    return total
 
 
 def curvature(indptr: Array, columns: Array, weights: Array, X: Array) -> Array:

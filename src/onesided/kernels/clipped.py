@@ -1,0 +1,72 @@
+"""Contributions of rows that are clipped before they are added: the kernel of private passes.
+
+What it computes is written in ``reference``. Contributions are whole numbers of a unit, so that their sums are exact in
+double precision and do not depend on the order of the rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.kernels.compiled import jit
+from onesided.kernels.reference import WITHIN
+
+Array = npt.NDArray[Any]
+
+
+@jit
+def clipped_pass(
+    indptr: Array,
+    columns: Array,
+    values: Array,
+    means: Array,
+    Z: Array,
+    X: Array,
+    effect: float,
+    clip: float,
+    unit: float,
+) -> Array:
+    r, k = Z.shape[1], X.shape[1]
+    total = np.zeros(Z.shape)
+    A, b, own = np.empty((k, r)), np.empty(r), np.empty(r)
+    longest = 1
+    for u in range(len(indptr) - 1):
+        longest = max(longest, indptr[u + 1] - indptr[u])
+    G = np.empty((longest, r))
+    for u in range(len(indptr) - 1):
+        start, m = indptr[u], indptr[u + 1] - indptr[u]
+        if m < 2:
+            continue
+        A[:], b[:], own[:] = 0.0, 0.0, 0.0
+        for entry in range(start, start + m):
+            j = columns[entry]
+            e = values[entry] - means[j]
+            for q in range(r):
+                b[q] += e * Z[j, q]
+                own[q] += Z[j, q]
+            for a in range(k):
+                for q in range(r):
+                    A[a, q] += X[j, a] * Z[j, q]
+        squares = 0.0
+        for i in range(m):
+            j = columns[start + i]
+            e = values[start + i] - means[j]
+            alone = effect - e * e
+            for a in range(k):
+                alone += X[j, a] * X[j, a]
+            for q in range(r):
+                value = effect * own[q] - e * b[q] - alone * Z[j, q]
+                for a in range(k):
+                    value += X[j, a] * A[a, q]
+                G[i, q] = value / m
+                squares += G[i, q] * G[i, q]
+        norm = np.sqrt(squares)
+        scale = WITHIN / unit * (clip / norm if norm > clip else 1.0)
+        for i in range(m):
+            j = columns[start + i]
+            for q in range(r):
+                total[j, q] += np.trunc(G[i, q] * scale)
+    return total

@@ -1,0 +1,34 @@
+"""Private fits, with a proof: what is protected, from whom, and at which price.
+
+A row belongs to a person. :class:`Privacy` is what that person is promised; ``OneSidedCompletion(privacy=…)`` keeps it
+by one of three mechanisms. The module of each has its threat model, its neighbour relation and its proof.
+
+==========  =====================================================  ===========================================
+mechanism   noise is added to                                      use it
+==========  =====================================================  ===========================================
+gradient    clipped contributions of rows to a few passes          by default: noise grows with columns × rank
+central     all pair sums and counts, once                         up to some hundred columns, or to fit several
+                                                                   ranks to one release
+local       every value, before it leaves its owner                where the one who fits must not see values
+==========  =====================================================  ===========================================
+
+Measured accuracy, and from how many rows each begins to be useful: ``docs/privacy.md``.
+"""
+
+from __future__ import annotations
+
+from onesided.privacy.accounting import gaussian_delta, gaussian_mu
+from onesided.privacy.curator import Account, Release
+from onesided.privacy.empirical import NoGuarantee, empirical_sensitivity, paper_noise
+from onesided.privacy.plan import Privacy
+
+__all__ = [
+    "Account",
+    "NoGuarantee",
+    "Privacy",
+    "Release",
+    "empirical_sensitivity",
+    "gaussian_delta",
+    "gaussian_mu",
+    "paper_noise",
+]

@@ -1,0 +1,147 @@
+"""The one who holds the rows: answers questions about them with noise, and keeps the account.
+
+All that a private fit learns of its rows goes through :meth:`Curator.ask`. A question is a sum over rows of vectors
+that are whole numbers of a unit; what it costs follows from the largest length of a row's vector alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.panel import Panel
+from onesided.privacy.accounting import gaussian_delta
+from onesided.privacy.noise import Draw, whole_gaussian
+from onesided.privacy.plan import Mechanism, Neighbours, Privacy
+
+Array = npt.NDArray[Any]
+Question = Callable[[Panel], Array]
+
+GRID = 2.0**-12  # values, in units of half the width of the bounds, are rounded to multiples of this
+UNIT = GRID**2  # and so are their products: to multiples of this
+
+
+@dataclass(frozen=True)
+class Release:
+    """One answer: what was asked, by how much neighbours can differ in it, and the noise on each of its numbers.
+
+    ``sensitivity`` and ``deviation`` are in the same units; μ is their ratio.
+    """
+
+    what: str
+    numbers: int
+    sensitivity: float
+    deviation: float
+
+    @property
+    def mu(self) -> float:
+        """μ of this release alone."""
+        return self.sensitivity / self.deviation
+
+
+@dataclass(frozen=True)
+class Account:
+    """What was spent on what. ``print`` it for a table.
+
+    >>> account = Account("gradient", "add-remove", 1.0, 0.01, (Release("columns", 30, 2.0, 8.0),))
+    >>> account.mu
+    0.25
+    """
+
+    mechanism: Mechanism
+    neighbours: Neighbours | None  # None: panels of the same pattern
+    epsilon: float
+    delta: float
+    releases: tuple[Release, ...]
+
+    @property
+    def mu(self) -> float:
+        """μ of all releases together."""
+        return float(np.sqrt(sum(one.mu**2 for one in self.releases)))
+
+    @property
+    def spent_delta(self) -> float:
+        """δ at the promised ε, of what was released; at most the promised δ."""
+        return gaussian_delta(self.mu, self.epsilon)
+
+    def __str__(self) -> str:
+        kind = {
+            "add-remove": "one row more or less",
+            "replace": "one row replaced",
+            None: "other values in one row, the same pattern",
+        }[self.neighbours]
+        lines = [
+            f"({self.epsilon:g}, {self.delta:g})-differentially private, neighbours: {kind}",
+            f"{'released':<28}{'numbers':>12}{'sensitivity':>13}{'noise':>11}{'share of μ²':>13}",
+        ]
+        lines += [
+            f"{one.what:<28}{one.numbers:>12,}{one.sensitivity:>13.4g}{one.deviation:>11.4g}"
+            f"{one.mu**2 / self.mu**2:>13.1%}"
+            for one in self.releases
+        ]
+        return "\n".join([*lines, f"μ = {self.mu:.4g}; δ spent at ε: {self.spent_delta:.3g}"])
+
+
+@dataclass
+class Curator:
+    """Holds rows whose values lie in [−1, 1], at most k in a row, and answers with noise.
+
+    ``draw`` is where the noise comes from. What is not an answer of :meth:`ask` must not leave.
+    """
+
+    rows: Panel
+    privacy: Privacy
+    draw: Draw = os.urandom
+    releases: list[Release] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, panel: Panel, privacy: Privacy, rng: np.random.Generator, draw: Draw = os.urandom) -> Curator:
+        """The curator of an admitted panel: of long rows k entries are drawn, values are scaled and rounded."""
+        kept = cut_rows(panel, privacy.most, rng)
+        scaled = np.clip((kept.values.astype(np.float64) - privacy.middle) / privacy.half, -1.0, 1.0)
+        rows = Panel(kept.indptr, kept.columns, np.rint(scaled / GRID) * GRID, kept.n_columns)
+        return cls(rows, privacy, draw)
+
+    def ask(self, what: str, question: Question, *, length: float, opposed: bool, share: float, unit: float) -> Array:
+        """The answer to a question, with noise worth ``share`` of μ².
+
+        ``length`` is the largest Euclidean length of a row's contribution. Where one row replaces another the answer
+        moves by at most twice that; by √2 of it where two contributions never point apart (``opposed`` is False), as
+        ‖a − b‖² = ‖a‖² + ‖b‖² − 2⟨a, b⟩. Contributions are whole numbers of ``unit``.
+        """
+        apart = 1.0 if self.privacy.neighbours == "add-remove" else 2.0 if opposed else float(np.sqrt(2.0))
+        sensitivity = length * apart
+        deviation = sensitivity / (self.privacy.mu * np.sqrt(share))
+        exact = question(self.rows)
+        noisy = np.rint(exact / unit) + whole_gaussian(exact.size, deviation / unit, self.draw).reshape(exact.shape)
+        self.releases.append(Release(what, exact.size, sensitivity, float(deviation)))
+        return np.asarray(noisy * unit)
+
+    def account(self) -> Account:
+        """What was spent until now."""
+        plan = self.privacy
+        return Account(plan.mechanism, plan.neighbours, plan.epsilon, plan.delta, tuple(self.releases))
+
+
+def cut_rows(panel: Panel, most: int, rng: np.random.Generator) -> Panel:
+    """The panel with at most so many entries in a row, drawn at random from those of longer rows.
+
+    >>> cut_rows(Panel.from_dense([[1.0, 2.0, 3.0], [4.0, np.nan, np.nan]]), 2, np.random.default_rng(0)).row_counts
+    array([2, 1])
+    """
+    counts = panel.row_counts
+    if not np.any(counts > most):
+        return panel
+    row = np.repeat(np.arange(panel.n_rows), counts)
+    order = np.lexsort((rng.random(panel.n_entries), row))
+    place = np.empty(panel.n_entries, dtype=np.int64)
+    place[order] = np.arange(panel.n_entries) - np.repeat(panel.indptr[:-1], counts)
+    kept = place < most
+    indptr = np.concatenate([[0], np.cumsum(np.minimum(counts, most))])
+    ids = panel.column_ids if panel.has_column_ids else None
+    return Panel(indptr, panel.columns[kept], panel.values[kept], panel.n_columns, column_ids=ids)

@@ -1,0 +1,178 @@
+"""The default mechanism: noise on clipped contributions to every pass over the rows.
+
+**Who is trusted.** The one who fits, with the rows. What leaves is protected: the model, and all noisy sums on the way.
+
+**Neighbours.** Panels with one row more or less; or one row replaced.
+
+**What is asked**, with v ∈ [−1, 1] the values (in units of half the bounds' width) of a row of m ≤ k entries, and
+shares of μ² that are fixed in advance:
+
+1. Columns, 25%: Σ_u (v, v², 1) in each column. A row's vector has length at most √(3k).
+2. All together, 5%: with e the residuals around the means that follow from 1, within [−2, 2],
+   Σ_u (mean e²/4, (m − 1)/(k − 1) · mean eᵢeⱼ/4, 1, (m − 1)/(k − 1)), of length at most 2. That gives the mean square
+   ψ, the variance τ² of the row effect and the number of pairs.
+3. Passes, 70% in equal parts: Σ_u G_u with G_u the row's contribution to the gradient of the count-weighted loss,
+
+       G_u = (1/m) (B_X B_Xᵀ + τ² − eeᵀ, without its diagonal) B_Z,
+
+   clipped to Frobenius norm c. X = Z Λ^½ is the present factor in coordinates in which it is white, so that G_u Λ^½ is
+   the gradient in X; with G_u itself a direction of no strength can gain some.
+
+**Proof.** Every answer is a sum over rows, plus Gaussian noise. Adding or removing a row moves it by that row's vector,
+whose length is bounded above whatever the row holds: in 1 and 2 as every coordinate is, in 3 by clipping. (Rounding is
+towards zero; what is computed is shortened by 2⁻⁴⁰ against rounding errors.) Replacing a row moves it by at most twice
+that, and in 1 and 2 by √2 times, since two rows' vectors have inner product Σ (vv' + v²v'² + 1) ≥ 0 over shared columns
+(in 2 likewise). So each answer is μ_t-Gaussian differentially private with μ_t the bound over the noise's deviation;
+means, ψ, τ², Z, Λ and c in later questions are computed from earlier answers alone, and adaptive composition adds up
+μ² = Σ μ_t². The start is random and knows nothing of the rows; there is no line search, no curvature but what follows
+from 1 and 2, and the number of passes is fixed. Drawing k entries of long rows is done row by row, so that a row still
+has one vector. No sampling is counted on. ∎
+
+**How a pass is used.** If pairs had their expected counts, N_ij = p_i p_j/Σp with p_j the pairs of column j, then
+Y = ZΛ − G/p would be the covariance applied to Z, with noise σ/p_j; columns with few pairs are shrunk by what that
+leaves of them. Its Rayleigh–Ritz values give Λ (below two standard errors of noise: zero), Y itself the next Z. The
+clip is c = 0.23 ψ √(r/a), a = r √passes / (μ₃ p̄): half way, on a logarithmic scale, between noise and the bias of
+clipping; chosen on synthetic panels of 2,000 to 200,000 rows, ε from 0.5 to 10.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.engines.local import LocalEngine
+from onesided.kernels import clipped
+from onesided.panel import Panel
+from onesided.privacy.curator import UNIT, Curator
+from onesided.privacy.released import Columns, Released, assembled
+from onesided.row_space import Center, principal_axes
+from onesided.solvers.result import Progress, SolveResult
+
+Array = npt.NDArray[Any]
+
+SHARES = {"columns": 0.25, "all together": 0.05, "passes": 0.7}
+FINE = 2.0**-24  # of the largest length: the unit of contributions that are not multiples of UNIT
+CLIP, LEAST_CLIP, MOST_CLIP = 0.23, 0.5, 8.0
+EARNED = 2.0  # standard errors that a direction must stand out by
+
+
+def release_by_gradient(
+    curator: Curator, rank: int, center: Center, rng: np.random.Generator, progress: Progress | None = None
+) -> Released:
+    """Fit by noisy passes; ``rng`` is for the start, which is public."""
+    columns = ask_columns(curator)
+    means = columns.means()
+    overall = _Overall(curator, means, columns)
+    row_variance = overall.row_variance if center == "both" else 0.0
+    factor = np.zeros((len(means), rank))
+    if rank and overall.pairs.sum() > 0:
+        factor = _passes(curator, overall, means, row_variance, rank, rng, progress)
+    solve = SolveResult(factor, "completed", (), curator.privacy.passes, "")
+    return assembled(
+        curator.privacy, curator.account(), columns, means, overall.mean_square, factor, row_variance, solve
+    )
+
+
+def ask_columns(curator: Curator) -> Columns:
+    """Question 1."""
+
+    def question(rows: Panel) -> Array:
+        v, d = rows.values, rows.n_columns
+        return np.array([np.bincount(rows.columns, weights, d) for weights in (v, v * v, np.ones(len(v)))])
+
+    answer = curator.ask(
+        "columns",
+        question,
+        length=float(np.sqrt(3 * curator.privacy.most)),
+        opposed=False,
+        share=SHARES["columns"],
+        unit=UNIT,
+    )
+    noise = curator.releases[-1].deviation
+    return Columns(answer[0], answer[1], answer[2], sum_noise=noise, noise=noise)
+
+
+class _Overall:
+    """Question 2, and what follows from it."""
+
+    def __init__(self, curator: Curator, means: Array, columns: Columns) -> None:
+        most = curator.privacy.most
+
+        def question(rows: Panel) -> Array:
+            m = rows.row_counts
+            e = rows.values - means[rows.columns]
+            row = np.repeat(np.arange(rows.n_rows), m)
+            sums, squares = (np.bincount(row, one, rows.n_rows) for one in (e, e * e))
+            some, pairs = np.maximum(m, 1), np.maximum(m - 1, 0) / (most - 1)
+            products = (sums**2 - squares) / np.maximum(m * (m - 1), 1)
+            each = np.array([squares / some / 4, pairs * products / 4, m > 0, pairs])
+            return np.asarray(np.trunc(np.clip(each, -1.0, 1.0) / FINE).sum(axis=1) * FINE)
+
+        square, product, rows, pairs = curator.ask(
+            "all together", question, length=2.0, opposed=False, share=SHARES["all together"], unit=FINE
+        )
+        self.mean_square = float(np.clip(4 * square / max(rows, 1.0), 1e-6, 4.0))
+        self.row_variance = float(np.clip(4 * product / max(pairs, 1.0), 0.0, self.mean_square))
+        # How many pairs each column is in, weighed 1/m, if all rows were of one length; no column with less than noise.
+        counts = np.maximum(columns.counts, columns.noise)
+        self.pairs = counts * (max(pairs, 0.0) * (most - 1) / max(float(columns.counts.sum()), 1.0))
+
+
+def _passes(
+    curator: Curator,
+    overall: _Overall,
+    means: Array,
+    effect: float,
+    rank: int,
+    rng: np.random.Generator,
+    progress: Progress | None,
+) -> Array:
+    """Question 3, as often as planned: the factor, with orthogonal columns."""
+    p, passes = overall.pairs, curator.privacy.passes
+    share = SHARES["passes"] / passes
+    spread = rank * np.sqrt(passes) / (curator.privacy.mu * np.sqrt(SHARES["passes"]) * p.mean())
+    clip = overall.mean_square * np.sqrt(rank) * float(np.clip(CLIP / np.sqrt(spread), LEAST_CLIP, MOST_CLIP))
+    unit = clip * FINE
+    Z, strengths = _white(rng.standard_normal((len(p), rank)), p), np.zeros(rank)
+    for made in range(passes):
+        X = Z * np.sqrt(strengths)
+        G = curator.ask(
+            f"pass {made + 1}",
+            partial(_contributions, means=means, Z=Z, X=X, effect=effect, clip=clip, unit=unit),
+            length=clip,
+            opposed=True,
+            share=share,
+            unit=unit,
+        )
+        noise = curator.releases[-1].deviation
+        Y = Z * strengths - G / p[:, None]
+        M = (Z * p[:, None]).T @ Y / p.sum()
+        values, axes = np.linalg.eigh((M + M.T) / 2)
+        values, Y = values[::-1], Y @ axes[:, ::-1]
+        error = noise * np.sqrt(np.sum(Z**2) / rank) / p.sum()  # of a Ritz value, from noise
+        strengths = np.where(values > EARNED * error, values, 0.0)
+        size = np.maximum(values, error)
+        Y = Y * (size**2 / (size**2 + (noise / p[:, None]) ** 2))
+        Z = _white(Y / size, p)
+        if progress is not None:
+            progress(made + 1, float(strengths.sum()))
+    return principal_axes(np.where(strengths > 0, Y / np.sqrt(np.where(strengths > 0, strengths, 1.0)), 0.0))
+
+
+def _contributions(rows: Panel, means: Array, Z: Array, X: Array, effect: float, clip: float, unit: float) -> Array:
+    (total,) = LocalEngine(rows).sum(
+        lambda block: (
+            clipped.clipped_pass(block.indptr, block.columns, block.values, means, Z, X, effect, clip, unit),
+        )
+    )
+    return np.asarray(unit * total)
+
+
+def _white(Y: Array, p: Array) -> Array:
+    """The basis of the same span nearest to Y with Σ p_j z_j z_jᵀ = Σ p_j I."""
+    squares, axes = np.linalg.eigh((Y * p[:, None]).T @ Y / p.sum())
+    least = 1e-12 * max(float(squares[-1]), 1e-300)
+    return np.asarray(Y @ ((axes / np.sqrt(np.maximum(squares, least))) @ axes.T))

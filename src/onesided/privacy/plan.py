@@ -1,0 +1,192 @@
+"""What a person is promised: ``Privacy``, and what it refuses.
+
+=======================================================  ==========================================================
+found                                                    message
+=======================================================  ==========================================================
+``epsilon`` not above 0, or infinite                     epsilon=0: expected a finite number above 0 …
+``delta`` not between 0 and 1                            delta=0: expected a number above 0 and below 1 …
+no ``bounds``, or such that do not enclose an interval   bounds are missing: without them one value could be …
+no ``max_entries``, or below 2                           max_entries is missing: …
+``neighbours`` other than add-remove, with "local"       the local mechanism has its own neighbours …
+``delta`` of 1/n or more at fit, without ``any_delta``   delta=0.001 with 500 rows: at 1/500 or more …
+values outside the bounds, without ``clip_values``       3 values lie outside the bounds …
+rows of unequal weight                                   rows have weights from 0.5 to 2 …
+a panel with column ids, without ``columns``             which columns occur was learnt from the rows …
+columns of the panel that ``columns`` does not list      2 column ids unknown to the plan …
+=======================================================  ==========================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.errors import InputError, check_choice, counted, examples
+from onesided.ids import as_ids, find_ids
+from onesided.panel import Panel
+from onesided.privacy.accounting import gaussian_mu
+
+Array = npt.NDArray[Any]
+Mechanism = Literal["gradient", "central", "local"]
+Neighbours = Literal["add-remove", "replace"]
+
+MECHANISMS: tuple[Mechanism, ...] = ("gradient", "central", "local")
+PASSES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Privacy:
+    """A promise of (ε, δ)-differential privacy to the person behind each row, and how it is kept.
+
+    Whoever sees all that was released cannot tell, better than ε and δ allow, a panel from one of its neighbours. With
+    "gradient" and "central" these are the panels with one row more or less (or with one row replaced): values,
+    pattern and even whether somebody took part are protected, from everybody but the one who fits. With "local" they
+    have the same pattern and other values in one row: values are protected from the one who fits, too.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        ε and δ. Below 1/n, δ is a promise to every row; at or above, some row could be published whole.
+    bounds : (float, float)
+        The least and the largest value that an entry can have: known in advance, not looked up in the data.
+    max_entries : int
+        k. Of rows with more entries, k drawn at random are used. The noise grows with it.
+    mechanism : "gradient", "central" or "local", default "gradient"
+        See :mod:`onesided.privacy`.
+    neighbours : "add-remove" or "replace", default "add-remove"
+        Which panels count as neighbours, with "gradient" and "central". Replacing needs more noise.
+    columns : sequence of ids or "public", optional
+        All columns there are, known in advance. Needed where column ids come from a table, as then a column that one
+        person alone has would show; "public" says that which columns occur is no secret.
+    clip_values : bool, default False
+        Whether values outside the bounds are moved to them, rather than refused.
+    any_delta : bool, default False
+        Whether δ may be 1/n or more.
+    passes : int, default 5
+        Of "gradient": how many passes the budget is spent on.
+
+    Examples
+    --------
+    >>> Privacy(epsilon=1.0, delta=1e-6, bounds=(1, 5), max_entries=20).mu.__round__(4)
+    0.2351
+    """
+
+    epsilon: float
+    delta: float
+    bounds: tuple[float, float] | None = None
+    max_entries: int | None = None
+    mechanism: Mechanism = "gradient"
+    neighbours: Neighbours = "add-remove"
+    columns: Sequence[Any] | Literal["public"] | None = None
+    clip_values: bool = False
+    any_delta: bool = False
+    passes: int = PASSES
+
+    def __post_init__(self) -> None:
+        check_choice("mechanism", self.mechanism, MECHANISMS)
+        check_choice("neighbours", self.neighbours, ("add-remove", "replace"))
+        if not _number(self.epsilon) or not 0 < self.epsilon < np.inf:
+            raise InputError(f"epsilon={self.epsilon!r}: expected a finite number above 0, usually from 0.1 to 10")
+        if not _number(self.delta) or not 0 < self.delta < 1:
+            raise InputError(f"delta={self.delta!r}: expected a number above 0 and below 1, less than one in all rows")
+        if self.bounds is None:
+            raise InputError(
+                "bounds are missing: without them one value could be anything, and no noise would hide it; "
+                "say what an entry can be, for example bounds=(1, 5)"
+            )
+        if len(self.bounds) != 2 or not all(_number(one) and np.isfinite(one) for one in self.bounds):
+            raise InputError(f"bounds={self.bounds!r}: expected two finite numbers, the least and the largest value")
+        if not self.bounds[0] < self.bounds[1]:
+            raise InputError(f"bounds={self.bounds!r}: expected the least value first, below the largest")
+        if self.max_entries is None:
+            raise InputError(
+                "max_entries is missing: without it one row could hold anything; say how many of a row's entries are "
+                "used at most, for example max_entries=20"
+            )
+        for name, least in (("max_entries", 2), ("passes", 1)):
+            given: Any = getattr(self, name)
+            if not _number(given) or given != int(given) or given < least:
+                raise InputError(f"{name}={given!r}: expected a whole number of at least {least}")
+        if self.mechanism == "local" and self.neighbours != "add-remove":
+            raise InputError(
+                "the local mechanism has its own neighbours, panels of the same pattern; leave neighbours out"
+            )
+
+    @property
+    def mu(self) -> float:
+        """μ of all releases together."""
+        return gaussian_mu(self.epsilon, self.delta)
+
+    @property
+    def middle(self) -> float:
+        """Of the bounds."""
+        return (self._bounds[0] + self._bounds[1]) / 2
+
+    @property
+    def half(self) -> float:
+        """Half the width of the bounds."""
+        return (self._bounds[1] - self._bounds[0]) / 2
+
+    @property
+    def most(self) -> int:
+        """k."""
+        assert self.max_entries is not None
+        return int(self.max_entries)
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        assert self.bounds is not None
+        return float(self.bounds[0]), float(self.bounds[1])
+
+    def admit(self, panel: Panel) -> Panel:
+        """The panel over the columns of the plan with values within the bounds, or a refusal."""
+        n = panel.n_rows
+        if self.delta >= 1 / n and not self.any_delta:
+            raise InputError(
+                f"delta={self.delta:g} with {counted(n, 'row')}: at 1/{n:,} or more, publishing one row whole would "
+                "be allowed; choose a smaller δ, or pass any_delta=True"
+            )
+        weights = panel.row_weights
+        if len(weights) and not np.all(weights == 1):
+            raise InputError(
+                f"rows have weights from {weights.min():g} to {weights.max():g}; a private fit counts every row once"
+            )
+        panel = self._over_columns(panel)
+        low, high = self._bounds
+        outside = int(np.count_nonzero((panel.values < low) | (panel.values > high)))
+        if outside and not self.clip_values:
+            raise InputError(
+                f"{counted(outside, 'value lies', 'values lie')} outside the bounds {low:g} to {high:g}; give bounds "
+                "that hold for all, or pass clip_values=True to move such values to the nearer bound"
+            )
+        return panel
+
+    def _over_columns(self, panel: Panel) -> Panel:
+        if self.columns is None:
+            if panel.has_column_ids and self.mechanism != "local":
+                raise InputError(
+                    "which columns occur was learnt from the rows, and a column that one row alone has would show it; "
+                    'list all columns in advance as columns=[…], or pass columns="public" if that is no secret'
+                )
+            return panel
+        if isinstance(self.columns, str):
+            check_choice("columns", self.columns, ("public",))
+            return panel
+        listed = as_ids(self.columns, "columns")
+        known = find_ids(listed, panel.column_ids)[1] | (panel.column_counts == 0)
+        if not known.all():
+            strangers = panel.column_ids[~known]
+            raise InputError(
+                f"{counted(len(strangers), 'column id')} unknown to the plan: {examples(strangers)}; list all columns "
+                "that there can be, or leave these entries out before the fit"
+            )
+        return panel.align_columns(listed)
+
+
+def _number(one: Any) -> bool:
+    return isinstance(one, Real) and not isinstance(one, bool)

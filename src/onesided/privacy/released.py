@@ -1,0 +1,95 @@
+"""What a private fit gives: arrays that were released, or follow from what was released alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.privacy.curator import Account
+from onesided.privacy.plan import Privacy
+from onesided.row_space import NOISE_FLOOR, RowSpace
+from onesided.second_moment import Measured
+from onesided.solvers.result import SolveResult
+
+Array = npt.NDArray[Any]
+
+LEAST_NOISE = 0.1  # of that of all columns: a column's own, being noisy, may not say less
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """A row space, what is known of columns, and what both have cost."""
+
+    row_space: RowSpace
+    measured: Measured
+    account: Account
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Noisy sums over each column, in units of half the width of the bounds, and the deviations of their noise."""
+
+    sums: Array  # Σ v
+    squares: Array  # Σ v²
+    counts: Array  # N
+    sum_noise: float
+    noise: float  # of squares and counts
+
+    def means(self) -> Array:
+        """The mean of each column, shrunk to that of all entries by as much as noise and the few rows warrant."""
+        total = max(float(self.counts.sum()), 1.0)
+        middle = float(np.clip(self.sums.sum() / total, -1.0, 1.0))
+        spread = float(np.clip(self.squares.sum() / total - middle**2, 0.0, 1.0))
+        counts = np.maximum(self.counts, 0.0)
+        noise = counts * spread + self.sum_noise**2 + (middle * self.noise) ** 2
+        return np.clip(middle + shrunk(self.sums - middle * counts, counts, noise), -1.0, 1.0)
+
+    def variances(self, means: Array, typical: float) -> Array:
+        """Of each column around a mean, shrunk likewise to a typical one."""
+        counts = np.maximum(self.counts, 0.0)
+        around = self.squares - 2 * means * self.sums + means**2 * counts
+        noise = (
+            counts * 2 * typical**2 + self.noise**2 * (1 + means**4 + typical**2) + (2 * means * self.sum_noise) ** 2
+        )
+        return np.clip(typical + shrunk(around - typical * counts, counts, noise), 0.0, 4.0)
+
+
+def shrunk(sums: Array, counts: Array, noise: Array) -> Array:
+    """δ_j from sums that are N_j δ_j but for noise of known variance, with δ ~ N(0, s²) and s² estimated.
+
+    s² is what the sums leave of N²s² + noise, less two standard errors: where nothing stands out, all are zero.
+
+    >>> shrunk(np.array([20.0, -20.0]), np.array([10.0, 10.0]), np.array([50.0, 50.0])).round(3)
+    array([ 1.667, -1.667])
+    """
+    weight = float(counts @ counts)
+    left = float(np.sum(sums**2 - noise)) - 2 * float(np.sqrt(2 * noise @ noise))
+    variance = max(left, 0.0) / weight if weight > 0 else 0.0
+    scale = counts**2 * variance + noise
+    return np.asarray(counts * sums * variance / np.where(scale > 0, scale, 1.0))
+
+
+def assembled(
+    privacy: Privacy,
+    account: Account,
+    columns: Columns,
+    means: Array,
+    typical: float,
+    factor: Array,
+    row_variance: float,
+    solve: SolveResult,
+) -> Released:
+    """The model in the units of the data, from what was found in those of the curator."""
+    half, middle = privacy.half, privacy.middle
+    explained = np.sum(factor**2, axis=1) + row_variance
+    variances = np.maximum(columns.variances(means, typical), explained)
+    left = max(typical - float(explained.mean()), NOISE_FLOOR * typical)
+    noise = np.maximum(variances - explained, LEAST_NOISE * left)
+    mean = middle + half * means
+    space = RowSpace(mean, half * factor, half**2 * noise, solve, half**2 * row_variance)
+    seen = np.maximum(np.rint(columns.counts), 1.0)  # a column of the plan counts as seen
+    measured = Measured(mean**2 + half**2 * variances, mean, seen, np.zeros(len(mean), dtype=np.int64))
+    return Released(space, measured, account)

@@ -258,5 +258,10 @@ def test_the_page_is_that_of_its_records():
         assert "\n" not in record["verdict"]
 
 
+def test_the_page_on_privacy_has_what_was_measured():
+    text = (DOCS / "privacy.md").read_text(encoding="utf-8")
+    assert page.with_measurements(text, page.records_of(DOCS / "reproduction")["privacy"]) == text
+
+
 def test_the_stand_ins_are_panels():
     assert all(isinstance(Panels(None).load(name), Panel) for name in Panels(None).names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onesided.kernels import cpu, factorization, pairs, posterior, reference, text
+from onesided.kernels import clipped, cpu, factorization, pairs, posterior, reference, text
 
 RNG = np.random.default_rng(7)
 
@@ -529,3 +529,18 @@ def test_pair_values_and_products(panel, rank):
         found.append((values, kernels.pair_product(*block, values, right)))
     for actual, expected in zip(*found, strict=True):
         close(actual, expected, np.float64)
+
+
+@pytest.mark.parametrize("clip", [0.3, 1e6])
+@pytest.mark.parametrize("effect", [0.0, 0.7])
+@pytest.mark.parametrize("r", RANKS)
+def test_clipped_pass(panel, r, effect, clip):
+    indptr, columns, values, _, d = panel
+    Z, X, means = factor(d, r, np.float64), 0.5 * factor(d, 2, np.float64), np.linspace(-1, 1, d)
+    arguments = indptr, columns, values, means, Z, X, effect, clip, 2.0**-20
+    actual, expected = clipped.clipped_pass(*arguments), reference.clipped_pass(*arguments)
+    # Rounding errors may leave a contribution on either side of a whole number.
+    assert np.all(np.abs(actual - expected) <= np.bincount(columns, minlength=d)[:, None])
+    np.testing.assert_array_equal(actual, np.trunc(actual))
+    if len(indptr) > 1 and indptr[-1] > 0:
+        assert np.linalg.norm(actual) <= (len(indptr) - 1) * clip * 2.0**20

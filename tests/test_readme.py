@@ -1,4 +1,4 @@
-"""Every Python block of the README runs, in order."""
+"""Every Python block of the README and of the page on private fits runs, in order."""
 
 from __future__ import annotations
 
@@ -17,6 +17,17 @@ def test_python_blocks_run():
     for block in blocks:
         exec(compile(block, str(README), "exec"), names)
     assert names["model"].second_moment_["Alien", "Brazil"].status == "measured"
+
+
+def test_the_private_example_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(
+        r"```python\n(.*?)```", (README.parent / "docs" / "privacy.md").read_text(encoding="utf-8"), flags=re.DOTALL
+    )
+    names: dict[str, object] = {}
+    exec(compile(block, "privacy.md", "exec"), names)
+    assert names["model"].privacy_.mu == pytest.approx(names["plan"].mu)
+    assert (tmp_path / "published.onesided").exists()
 
 
 def test_the_first_example_prints_what_it_says():

@@ -54,7 +54,7 @@ from onesided.panel import Panel
 from onesided.privacy.central import release_by_pairs
 from onesided.privacy.curator import Account, Curator, Release
 from onesided.privacy.gradient import release_by_gradient
-from onesided.privacy.local import noised_values
+from onesided.privacy.local import noise_deviation, noised_values
 from onesided.privacy.plan import Privacy
 from onesided.refinement import MEMORY, Refine, working_memory
 from onesided.row_space import (
@@ -311,17 +311,17 @@ class OneSidedCompletion(OneSidedEstimator):
             panel.has_column_ids,
         )
         rng = generator(self.random_state)
+        curator = Curator.of(panel, privacy, rng)
         if privacy.mechanism == "local":
-            noisy, account = noised_values(panel, privacy, rng)
-            self._fit_openly(noisy, rng, progress)
-            self._forget_rows(account.releases[0].deviation ** 2)
-            self.privacy_ = account
+            self._fit_openly(noised_values(curator), rng, progress)
+            self._forget_rows(noise_deviation(curator) ** 2)
+            self.privacy_ = curator.account()
             return self
         rank = self._affordable_rank(panel)
         check_noise(self.noise_variance, panel.n_columns)
         release = release_by_gradient if privacy.mechanism == "gradient" else release_by_pairs
         center: Center = "both" if self.center == "auto" else self.center
-        released = release(Curator.of(panel, privacy, rng), rank, center, rng, progress)
+        released = release(curator, rank, center, rng, progress)
         found = released.row_space
         self.rank_, self.center_, self.diagonal_ = rank, center, "free"
         self.selection_, self.refinement_, self.solve_ = None, None, found.solve

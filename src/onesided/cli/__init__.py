@@ -18,6 +18,8 @@ from onesided.cli.fit import fit
 from onesided.cli.impute import impute
 from onesided.cli.inspect import inspect
 from onesided.cli.pack import pack
+from onesided.cli.privacy import privacy
+from onesided.cli.project import project
 from onesided.cli.reproduce import reproduce
 from onesided.errors import InputError
 
@@ -28,7 +30,8 @@ class _Refusal(click.ClickException):
     exit_code = 2
 
     def __init__(self, error: InputError) -> None:
-        super().__init__(re.sub(r'(?<= )([a-z_]+)=((?:(?:, | or )?"\w+")+|$)', _as_option, str(error)))
+        text = re.sub(r'(?<= )([a-z_]+)=((?:(?:, | or )?"\w+")+|$)', _as_option, str(error))
+        super().__init__(re.sub(r"(?<= )([a-z_]+)=True", lambda flag: f"--{flag[1].replace('_', '-')}", text))
 
 
 def _as_option(keyword: re.Match[str]) -> str:
@@ -62,5 +65,5 @@ def main() -> None:
     """
 
 
-for command in (data, demo, doctor, fit, impute, inspect, pack, reproduce):
+for command in (data, demo, doctor, fit, impute, inspect, pack, privacy, project, reproduce):
     main.add_command(command)

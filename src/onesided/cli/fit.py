@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onesided.cli.console import TABLE_OR_PANEL, json_option, passes, print_result, read_panel, table_options
+from onesided.cli.plan import made_plan, mechanism_option, plan_options
+from onesided.errors import InputError
 
 if TYPE_CHECKING:
     from onesided.completion import OneSidedCompletion
+
+READING = ("row", "column", "value", "duplicates", "non_finite")
 
 
 def _rank(context: click.Context, parameter: click.Parameter, given: Any) -> int | str:
@@ -68,6 +72,16 @@ def _rank(context: click.Context, parameter: click.Parameter, given: Any) -> int
     is_flag=True,
     help="Leave the observed entries and row ids out of the model file, as is always done for a packed panel.",
 )
+@plan_options
+@mechanism_option
+@click.option(
+    "--columns",
+    type=click.Path(),
+    metavar="FILE|public",
+    help="All columns there can be, one id to a line of a file; or the word public, if which occur is no secret.",
+)
+@click.option("--clip-values", is_flag=True, help="Move values outside the bounds to them, rather than refuse them.")
+@click.option("--any-delta", is_flag=True, help="Allow a δ of one in all rows or more.")
 @table_options
 @json_option
 def fit(
@@ -81,8 +95,10 @@ def fit(
     seed: int,
     checkpoint: str | None,
     without_panel: bool,
+    mechanism: str | None,
+    columns: str | None,
     as_json: bool,
-    **reading: Any,
+    **others: Any,
 ) -> None:
     """Fit the row space of TABLE and write it to a model file.
 
@@ -94,10 +110,15 @@ def fit(
     first line is already an entry has no header: its fields are row, column, value and at most one more. Or it is a
     packed panel (onesided pack), of which only a part at a time is held in memory.
 
+    With --epsilon and --delta the fit is differentially private for the person behind each row, and the model file
+    holds only what was released; onesided privacy tells what that costs.
+
     \b
     Example:
         onesided fit ratings.csv -o movies.onesided
         onesided fit ratings.csv -o movies.onesided --rank 20 --center both
+        onesided fit ratings.csv -o public.onesided --rank 5 \\
+            --epsilon 1 --delta 1e-7 --bounds 1 5 --max-entries 20 --columns films.txt
     """
     import warnings
 
@@ -107,10 +128,14 @@ def fit(
     from onesided.storage import check_output
 
     check_output(output, inputs=[table])
+    reading = {name: others.pop(name) for name in READING}
+    plan = made_plan(mechanism, columns=_listed(columns), **others)
+    if plan is None and (columns or others["clip_values"] or others["any_delta"]):
+        raise click.UsageError("--columns, --clip-values and --any-delta are for private fits, with --epsilon")
     panel, left_out = read_panel(table, **reading)
     began = perf_counter()
     model = OneSidedCompletion(
-        rank, center=center, diagonal=diagonal, refine=refine, max_passes=max_passes, random_state=seed
+        rank, center=center, diagonal=diagonal, refine=refine, max_passes=max_passes, random_state=seed, privacy=plan
     )
     with passes("Fitting") as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -120,6 +145,9 @@ def fit(
     seconds = perf_counter() - began
     model.save(output, panel=not (without_panel or is_packed(table)))
     Checkpoint(checkpoint).remove()
+    if plan is not None:
+        print_result(_released(model, output, seconds), as_json)
+        return
     print_result(
         {
             "model": output,
@@ -143,6 +171,41 @@ def fit(
         },
         as_json,
     )
+
+
+def _listed(columns: str | None) -> Any:
+    """The ids of a file, one to a line; "public" and nothing stay as they are."""
+    if columns is None or columns == "public":
+        return columns
+    from pathlib import Path
+
+    try:
+        ids = [line.strip() for line in Path(columns).read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the columns from {columns}: {error}; expected one id to a line") from error
+    whole = all(one.removeprefix("-").isdecimal() and str(int(one)) == one for one in ids)
+    return [int(one) for one in ids] if whole else ids
+
+
+def _released(model: OneSidedCompletion, output: str, seconds: float) -> dict[str, Any]:
+    """What may be told of a private fit: nothing that was not released."""
+    account = model.privacy_
+    assert account is not None
+    return {
+        "model": output,
+        "columns": len(model.column_ids_),
+        "mechanism": account.mechanism,
+        "epsilon": account.epsilon,
+        "delta": account.delta,
+        "mu_spent": account.mu,
+        "releases": len(account.releases),
+        "rank": model.rank_,
+        "center": model.center_,
+        "seconds": seconds,
+        "eigenvalues": [float(one) for one in model.eigenvalues_],
+        "row_variance": model.row_variance_,
+        "noise_variance": float(model.noise_variance_.mean()),
+    }
 
 
 def _refinement(model: OneSidedCompletion) -> dict[str, Any]:

@@ -71,20 +71,20 @@ def impute(
     check_output(output, ENDINGS, inputs=[one for one in (model, table, positions) if one])
     fitted = OneSidedCompletion.load(model)
     panel, left_out = read_panel(table, **reading)
-    aligned = _align(panel, fitted.column_ids_, unknown)
+    aligned = align(panel, fitted.column_ids_, unknown)
     result = {"output": output, "rows": aligned.n_rows, **left_out}
     result["entries_dropped"] = panel.n_entries - aligned.n_entries
     if positions is None:
-        lines, parts = aligned.n_rows * aligned.n_columns, _all(fitted, aligned)
+        lines, parts = aligned.n_rows * aligned.n_columns, all_values(fitted, aligned)
     else:
         rows, columns, dropped = _positions(positions, aligned, unknown, reading["row"], reading["column"])
         lines, parts = len(rows), _at(fitted, aligned, rows, columns)
         result["pairs_dropped"] = dropped
-    _write(output, aligned, lines, parts)
+    write_values(output, aligned, lines, parts)
     print_result(result | {"values": lines}, as_json)
 
 
-def _align(panel: Panel, column_ids: Any, unknown: Any) -> Panel:
+def align(panel: Panel, column_ids: Any, unknown: Any) -> Panel:
     """The panel over the model's columns, with the model's ids."""
     import numpy as np
 
@@ -108,7 +108,7 @@ def _comparable(known: Any, given: Any) -> tuple[Any, Any]:
     return as_text[0], as_text[1]
 
 
-def _all(model: OneSidedCompletion, panel: Panel) -> Iterator[Part]:
+def all_values(model: OneSidedCompletion, panel: Panel) -> Iterator[Part]:
     import numpy as np
 
     step = max(1, CHUNK // panel.n_columns)
@@ -155,7 +155,7 @@ def _positions(path: str, panel: Panel, unknown: str, row: str | None, column: s
     return rows[found], columns[found], len(strangers)
 
 
-def _write(path: str, panel: Panel, lines: int, parts: Iterator[Part]) -> None:
+def write_values(path: str, panel: Panel, lines: int, parts: Iterator[Part]) -> None:
     """Streamed beside the final name, then renamed."""
     import pyarrow as pa
     import pyarrow.csv

@@ -29,6 +29,8 @@ INTRODUCTION = (
     "and rows never used, stands beside it."
 )
 
+MARKS = ("<!-- measured -->", "<!-- end -->")
+
 
 def page(records: dict[str, dict[str, Any]]) -> str:
     """The page, from records by name; an experiment without a record is named as not run."""
@@ -57,6 +59,19 @@ def _section(name: str, record: dict[str, Any]) -> str:
         f"{_wrapped('**Verdict.** ' + record['verdict'])}\n"
         f"{_wrapped(_circumstances(name, record))}"
     )
+
+
+def with_measurements(text: str, record: dict[str, Any]) -> str:
+    """The page on private fits, with what was measured between its two marks."""
+    before, _, rest = text.partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    one = experiment("privacy")
+    measured = (
+        f"{_wrapped(one.method)}\n![{one.title}](reproduction/privacy.svg)\n\n{one.table(record['rows'])}\n"
+        f"{_wrapped(record['verdict'])}\n[What was expected of these numbers](reproduction.md#{_anchor(one.title)}), "
+        "and the [record](reproduction/privacy.json).\n"
+    )
+    return f"{before}{MARKS[0]}\n\n{measured}\n{MARKS[1]}{after}"
 
 
 def _circumstances(name: str, record: dict[str, Any]) -> str:
@@ -108,7 +123,11 @@ def main() -> None:
             read = {"expectations": [asdict(claim) for claim in one.expect(rows)], "verdict": one.verdict(rows)}
             write_record(record | read, target / f"{name}.json")
             draw(one, rows, target / f"{name}.svg")
-    target.with_suffix(".md").write_text(page(records_of(target)), encoding="utf-8")
+    records = records_of(target)
+    target.with_suffix(".md").write_text(page(records), encoding="utf-8")
+    own = target.parent / "privacy.md"
+    if "privacy" in records and own.exists():
+        own.write_text(with_measurements(own.read_text(encoding="utf-8"), records["privacy"]), encoding="utf-8")
 
 
 if __name__ == "__main__":

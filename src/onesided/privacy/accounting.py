@@ -37,7 +37,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest μ whose δ(ε) is at most δ.
 
     >>> round(gaussian_mu(1.0, 1e-6), 4)
-    0.2351
+    0.2367
     """
     if not (0 < epsilon < np.inf and 0 < delta < 1):
         raise InputError(f"epsilon={epsilon}, delta={delta}: expected ε above 0 and finite, δ between 0 and 1")

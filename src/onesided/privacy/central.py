@@ -70,9 +70,30 @@ def release_by_pairs(
     curator: Curator, rank: int, center: Center, rng: np.random.Generator, progress: Progress | None = None
 ) -> Released:
     """Fit to noisy pair moments; ``rng`` is for the eigensolver's start."""
+    d = curator.rows.n_columns
+    upper = np.triu_indices(d)
+    sums, counts, first = ask_pairs(curator)
+    noise, first_noise = (one.deviation for one in curator.releases)
+    own = upper[0] == upper[1]
+    columns = Columns(first, sums[own], counts[own], sum_noise=first_noise, noise=noise)
+    means = columns.means()
+    total = max(float(columns.counts.sum()), 1.0)
+    around = columns.squares - 2 * means * columns.sums + means**2 * columns.counts
+    typical = float(np.clip(around.sum() / total, 1e-6, 4.0))
+    sums = sums - counts * means[upper[0]] * means[upper[1]]
+    shared = max(float(counts[~own].sum()), 1.0)
+    row_variance = float(np.clip(sums[~own].sum() / shared, 0.0, typical)) if center == "both" else 0.0
+    with single_blas_thread():
+        loss = _PairLoss(d, upper, sums, counts, noise, typical, row_variance)
+        solve = loss.minimised(rank, rng, progress)
+    factor = principal_axes(solve.factor)
+    return assembled(curator.privacy, curator.account(), columns, means, typical, factor, row_variance, solve)
+
+
+def ask_pairs(curator: Curator) -> tuple[Array, Array, Array]:
+    """Both questions: Σ v_i v_j and counts of all pairs i ≤ j, and Σ v of columns."""
     d, most = curator.rows.n_columns, curator.privacy.most
     check_columns(d)
-    upper = np.triu_indices(d)
     sums, counts = curator.ask(
         "pairs",
         _pairs,
@@ -81,7 +102,6 @@ def release_by_pairs(
         share=SHARES["pairs"],
         unit=UNIT,
     )
-    noise = curator.releases[-1].deviation
     first = curator.ask(
         "first moments",
         lambda rows: np.bincount(rows.columns, rows.values, d),
@@ -90,20 +110,7 @@ def release_by_pairs(
         share=SHARES["first moments"],
         unit=GRID,
     )
-    own = upper[0] == upper[1]
-    columns = Columns(first, sums[own], counts[own], sum_noise=curator.releases[-1].deviation, noise=noise)
-    means = columns.means()
-    total = max(float(columns.counts.sum()), 1.0)
-    around = columns.squares - 2 * means * columns.sums + means**2 * columns.counts
-    typical = float(np.clip(around.sum() / total, 1e-6, 4.0))
-    sums -= counts * means[upper[0]] * means[upper[1]]
-    shared = max(float(counts[~own].sum()), 1.0)
-    row_variance = float(np.clip(sums[~own].sum() / shared, 0.0, typical)) if center == "both" else 0.0
-    with single_blas_thread():
-        loss = _PairLoss(d, upper, sums, counts, noise, typical, row_variance)
-        solve = loss.minimised(rank, rng, progress)
-    factor = principal_axes(solve.factor)
-    return assembled(curator.privacy, curator.account(), columns, means, typical, factor, row_variance, solve)
+    return sums, counts, first
 
 
 def _pairs(rows: Panel) -> Array:

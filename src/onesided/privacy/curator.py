@@ -30,7 +30,7 @@ UNIT = GRID**2  # and so are their products: to multiples of this
 class Release:
     """One answer: what was asked, by how much neighbours can differ in it, and the noise on each of its numbers.
 
-    ``sensitivity`` and ``deviation`` are in the same units; μ is their ratio.
+    ``sensitivity`` and ``deviation`` are in units of half the bounds' width; μ is their ratio.
     """
 
     what: str
@@ -104,7 +104,8 @@ class Curator:
         """The curator of an admitted panel: of long rows k entries are drawn, values are scaled and rounded."""
         kept = cut_rows(panel, privacy.most, rng)
         scaled = np.clip((kept.values.astype(np.float64) - privacy.middle) / privacy.half, -1.0, 1.0)
-        rows = Panel(kept.indptr, kept.columns, np.rint(scaled / GRID) * GRID, kept.n_columns)
+        ids = kept.column_ids if kept.has_column_ids else None
+        rows = Panel(kept.indptr, kept.columns, np.rint(scaled / GRID) * GRID, kept.n_columns, column_ids=ids)
         return cls(rows, privacy, draw)
 
     def ask(self, what: str, question: Question, *, length: float, opposed: bool, share: float, unit: float) -> Array:
@@ -118,14 +119,18 @@ class Curator:
         sensitivity = length * apart
         deviation = sensitivity / (self.privacy.mu * np.sqrt(share))
         exact = question(self.rows)
-        noisy = np.rint(exact / unit) + whole_gaussian(exact.size, deviation / unit, self.draw).reshape(exact.shape)
+        noisy = np.rint(exact / unit) + self._noise(exact.size, deviation / unit).reshape(exact.shape)
         self.releases.append(Release(what, exact.size, sensitivity, float(deviation)))
         return np.asarray(noisy * unit)
+
+    def _noise(self, size: int, deviation: float) -> Array:
+        return whole_gaussian(size, deviation, self.draw)
 
     def account(self) -> Account:
         """What was spent until now."""
         plan = self.privacy
-        return Account(plan.mechanism, plan.neighbours, plan.epsilon, plan.delta, tuple(self.releases))
+        neighbours = None if plan.mechanism == "local" else plan.neighbours
+        return Account(plan.mechanism, neighbours, plan.epsilon, plan.delta, tuple(self.releases))
 
 
 def cut_rows(panel: Panel, most: int, rng: np.random.Generator) -> Panel:

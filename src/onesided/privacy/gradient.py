@@ -47,6 +47,7 @@ from onesided.engines.local import LocalEngine
 from onesided.kernels import clipped
 from onesided.panel import Panel
 from onesided.privacy.curator import UNIT, Curator
+from onesided.privacy.plan import Privacy
 from onesided.privacy.released import Columns, Released, assembled
 from onesided.row_space import Center, principal_axes
 from onesided.solvers.result import Progress, SolveResult
@@ -133,8 +134,7 @@ def _passes(
     """Question 3, as often as planned: the factor, with orthogonal columns."""
     p, passes = overall.pairs, curator.privacy.passes
     share = SHARES["passes"] / passes
-    spread = rank * np.sqrt(passes) / (curator.privacy.mu * np.sqrt(SHARES["passes"]) * p.mean())
-    clip = overall.mean_square * np.sqrt(rank) * float(np.clip(CLIP / np.sqrt(spread), LEAST_CLIP, MOST_CLIP))
+    clip = clip_length(overall.mean_square, rank, curator.privacy, float(p.mean()))
     unit = clip * FINE
     Z, strengths = _white(rng.standard_normal((len(p), rank)), p), np.zeros(rank)
     for made in range(passes):
@@ -160,6 +160,12 @@ def _passes(
         if progress is not None:
             progress(made + 1, float(strengths.sum()))
     return principal_axes(np.where(strengths > 0, Y / np.sqrt(np.where(strengths > 0, strengths, 1.0)), 0.0))
+
+
+def clip_length(mean_square: float, rank: int, privacy: Privacy, pairs: float) -> float:
+    """c, from the mean square ψ and the mean p̄ of pairs of a column."""
+    spread = rank * np.sqrt(privacy.passes) / (privacy.mu * np.sqrt(SHARES["passes"]) * pairs)
+    return float(mean_square * np.sqrt(rank) * np.clip(CLIP / np.sqrt(spread), LEAST_CLIP, MOST_CLIP))
 
 
 def _contributions(rows: Panel, means: Array, Z: Array, X: Array, effect: float, clip: float, unit: float) -> Array:

@@ -18,37 +18,27 @@ times the width of the bounds.
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from onesided.panel import Panel
-from onesided.privacy.curator import Account, Release, cut_rows
-from onesided.privacy.noise import Draw, whole_gaussian
-from onesided.privacy.plan import Privacy
-
-Array = npt.NDArray[Any]
-
-FINE = 2.0**-30  # of the bounds' width: what values are rounded to
+from onesided.privacy.curator import GRID, Curator
 
 
-def noised_values(
-    panel: Panel, privacy: Privacy, rng: np.random.Generator, draw: Draw = os.urandom
-) -> tuple[Panel, Account]:
-    """An admitted panel with noise on its values, and what that has cost."""
-    kept = cut_rows(panel, privacy.most, rng)
-    width = 2 * privacy.half
-    sensitivity = width * float(np.sqrt(privacy.most))
-    deviation = sensitivity / privacy.mu
-    unit = width * FINE
-    low = privacy.middle - privacy.half
-    places = np.rint((np.clip(kept.values.astype(np.float64), low, low + width) - low) / unit)
-    noisy = low + unit * (places + whole_gaussian(kept.n_entries, deviation / unit, draw))
-    ids = kept.column_ids if kept.has_column_ids else None
-    release = Release("values", kept.n_entries, sensitivity, deviation)
-    return (
-        Panel(kept.indptr, kept.columns, noisy, kept.n_columns, column_ids=ids),
-        Account("local", None, privacy.epsilon, privacy.delta, (release,)),
+def noised_values(curator: Curator) -> Panel:
+    """The panel with noise on its values, in the units of the data."""
+    rows, plan = curator.rows, curator.privacy
+    noisy = curator.ask(
+        "values",
+        lambda panel: panel.values,
+        length=2 * float(np.sqrt(plan.most)),
+        opposed=False,
+        share=1.0,
+        unit=GRID,
     )
+    ids = rows.column_ids if rows.has_column_ids else None
+    return Panel(rows.indptr, rows.columns, plan.middle + plan.half * noisy, rows.n_columns, column_ids=ids)
+
+
+def noise_deviation(curator: Curator) -> float:
+    """σ, in the units of the data."""
+    return curator.privacy.half * curator.releases[0].deviation

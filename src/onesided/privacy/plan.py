@@ -73,7 +73,7 @@ class Privacy:
     Examples
     --------
     >>> Privacy(epsilon=1.0, delta=1e-6, bounds=(1, 5), max_entries=20).mu.__round__(4)
-    0.2351
+    0.2367
     """
 
     epsilon: float

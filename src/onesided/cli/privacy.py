@@ -1,0 +1,90 @@
+"""``onesided privacy``: what a plan will cost, before any data is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onesided.cli.console import json_option, print_result
+from onesided.cli.plan import made_plan, mechanism_option, plan_options
+
+if TYPE_CHECKING:
+    from onesided.privacy.forecast import Forecast
+
+
+@click.command()
+@plan_options
+@mechanism_option
+@click.option("--rows", type=click.IntRange(min=2), required=True, help="How many people there are, roughly.")
+@click.option("--columns", type=click.IntRange(min=2), required=True, help="How many columns there are.")
+@click.option("--rank", type=click.IntRange(min=1), default=5, show_default=True, help="Dimensions of the row space.")
+@click.option(
+    "--entries", type=click.FloatRange(min=2), help="How many entries a row has on average; --max-entries if not said."
+)
+@json_option
+def privacy(
+    mechanism: str | None, rows: int, columns: int, rank: int, entries: float | None, as_json: bool, **plan: Any
+) -> None:
+    """Tell what a private fit would cost, before any data is read.
+
+    A promise of ε and δ to everybody behind a row is kept by noise. This tells how much noise that is, what it is spent
+    on, and what it leaves of covariances: by how much noise alone would put a typical one wrong, and from how many rows
+    that is half of it or less. It assumes that values have a standard deviation of a quarter of the bounds' width.
+    Without --mechanism, all three are compared.
+
+    \b
+    Example:
+        onesided privacy --epsilon 1 --delta 1e-7 --bounds 1 5 --max-entries 20 --rows 1000000 --columns 500
+    """
+    from onesided.privacy.central import MOST_COLUMNS
+    from onesided.privacy.forecast import SPENT, forecast
+    from onesided.privacy.plan import MECHANISMS
+
+    if plan["epsilon"] is None or plan["delta"] is None:
+        raise click.UsageError("a plan needs --epsilon and --delta")
+    result: dict[str, Any] = {}
+    for one in [mechanism] if mechanism else MECHANISMS:
+        if one == "local" and not mechanism:
+            plan["neighbours"] = "add-remove"  # it has its own
+        made = made_plan(one, **plan)
+        assert made is not None
+        if one == "central" and columns > MOST_COLUMNS and not mechanism:
+            result[one] = None if as_json else f"  not for more than {MOST_COLUMNS:,} columns"
+            continue
+        found = forecast(made, rows, columns, rank=rank, entries=entries)
+        told: dict[str, Any] = {
+            "mu": found.mu,
+            "noise": found.noise,
+            "noise_on": found.noise_on,
+            "mean_noise": found.mean_noise,
+            "covariance_noise": found.covariance_noise,
+            "useful_from_rows": found.useful_from,
+        }
+        if as_json:
+            result[one] = told | {"spent_on": SPENT[made.mechanism]}
+        else:
+            result[one] = _in_words(found, SPENT[made.mechanism], made.epsilon, made.most)
+    if as_json:
+        print_result(result, as_json)
+        return
+    for name, words in result.items():
+        click.echo(f"{name}\n{words}\n")
+
+
+def _in_words(found: Forecast, shares: dict[str, float], epsilon: float, entries: int) -> str:
+    spent = ", ".join(f"{what} {share:.0%}" for what, share in shares.items())
+    lines = [
+        f"  μ = {found.mu:.3g}, spent on {spent}",
+        f"  noise on {found.noise_on}: {found.noise:.3g}; on the mean of a column: {found.mean_noise:.3g}",
+        f"  covariances: off by {found.covariance_noise:.2g} times a typical one, from noise alone",
+    ]
+    fewest = f"from about {found.useful_from:,} rows" if found.useful_from else "with no number of rows"
+    if found.useful:
+        lines.append(f"  useful: noise is at most half a covariance {fewest}")
+    else:
+        lines.append(
+            f"  at ε = {epsilon:g} and {entries} entries per row nothing but means is to be expected; useful {fewest}: "
+            "choose another mechanism, fewer entries or a larger ε"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,50 @@
+"""``onesided project``: one's own row on a published row space, on one's own machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from onesided.cli.console import EXISTING_FILE, json_option, print_result, read_panel, table_options
+from onesided.cli.impute import ENDINGS, align, all_values, write_values
+
+
+@click.command()
+@click.argument("space", type=EXISTING_FILE)
+@click.argument("entries", metavar="ROW", type=EXISTING_FILE)
+@click.option("-o", "--output", type=click.Path(), help="Where to write the row filled in: .csv, .tsv or .parquet.")
+@table_options
+@json_option
+def project(space: str, entries: str, output: str | None, as_json: bool, **reading: Any) -> None:
+    """Place your own ROW in a published row SPACE, here: nothing is sent anywhere.
+
+    SPACE is a model file, as whoever collected the data has published it. ROW is a table with what you know of
+    yourself: lines of your id, a column id and a value, in any format that "onesided fit" reads. Entries in columns
+    that the space does not have are left out, and counted. Printed are your coordinates in the space; with -o, every
+    column's value and its standard deviation are written.
+
+    \b
+    Example:
+        onesided project published.onesided me.csv
+        onesided project published.onesided me.csv -o me-filled.csv
+    """
+    from onesided.completion import OneSidedCompletion
+    from onesided.storage import check_output
+
+    if output is not None:
+        check_output(output, ENDINGS, inputs=[space, entries])
+    model = OneSidedCompletion.load(space)
+    panel, _ = read_panel(entries, **reading)
+    rows = align(panel, model.column_ids_, "drop")
+    coordinates = model.transform(rows)
+    result: dict[str, Any] = {
+        "rows": [str(one) for one in rows.row_ids.tolist()],
+        "entries_used": rows.n_entries,
+        "entries_unknown": panel.n_entries - rows.n_entries,
+        "coordinates": [[float(one) for one in line] for line in coordinates],
+    }
+    if output is not None:
+        write_values(output, rows, rows.n_rows * rows.n_columns, all_values(model, rows))
+        result["output"] = output
+    print_result(result, as_json)

@@ -1,0 +1,109 @@
+"""Does the noise hide what it should? A test that can fail: two neighbours, all releases seen, many runs.
+
+The adversary knows both panels and everything but the noise. It sees all answers of a run, those of every pass, and
+decides by the likelihood ratio for which panel they speak; at each question it works out itself what either would have
+answered. From the shares α and β of wrong decisions, one for each panel,
+
+    μ ≥ −Φ⁻¹(ᾱ) − Φ⁻¹(β̄)
+
+with confidence 99%, ᾱ and β̄ being upper ends of exact binomial intervals, 99.5% each: for a mechanism that is
+μ-Gaussian differentially private no test has α and β with −Φ⁻¹(α) − Φ⁻¹(β) above μ. The threshold of the decision is
+fixed in advance, half way, so that nothing is chosen after the fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+from scipy.stats import beta
+
+from onesided.errors import InputError
+from onesided.panel import Panel
+from onesided.privacy.central import ask_pairs
+from onesided.privacy.curator import Curator, Question
+from onesided.privacy.gradient import release_by_gradient
+from onesided.privacy.local import noised_values
+from onesided.privacy.plan import Privacy
+
+Array = npt.NDArray[Any]
+
+CONFIDENCE = 0.99
+
+
+@dataclass(frozen=True)
+class Audit:
+    """μ as claimed, and the 99% lower bound that an adversary achieved."""
+
+    claimed: float
+    lower_bound: float
+    runs: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether the adversary did no better than was claimed."""
+        return self.lower_bound <= self.claimed
+
+
+class _Watched(Curator):
+    """A curator whose answers an adversary compares with what two panels would have answered."""
+
+    def __init__(self, rows: Panel, privacy: Privacy, panels: tuple[Panel, Panel], noise: float) -> None:
+        super().__init__(rows, privacy)
+        self._panels, self._factor = panels, noise
+        self.evidence = 0.0  # log likelihood ratio, for the second panel
+
+    def ask(self, what: str, question: Question, *, length: float, opposed: bool, share: float, unit: float) -> Array:
+        answer = super().ask(what, question, length=length, opposed=opposed, share=share, unit=unit)
+        first, second = (question(panel) for panel in self._panels)
+        moved = second - first
+        deviation = self.releases[-1].deviation
+        self.evidence += float(np.vdot(answer - first - moved / 2, moved)) / deviation**2
+        return answer
+
+    def _noise(self, size: int, deviation: float) -> Array:
+        return super()._noise(size, self._factor * deviation)
+
+
+def audit(
+    privacy: Privacy, panels: tuple[Panel, Panel], *, rank: int = 2, runs: int = 2000, noise: float = 1.0
+) -> Audit:
+    """Run the mechanism of a plan on two neighbours in turn, and see how well they can be told apart.
+
+    ``noise`` multiplies the deviation of all noise that is drawn, against what is claimed: below 1 it breaks the
+    mechanism on purpose, to see that the audit notices.
+
+    >>> plan = Privacy(epsilon=4.0, delta=1e-3, bounds=(0, 1), max_entries=2, mechanism="local", any_delta=True)
+    >>> neighbours = Panel.from_dense([[0.0, 0.0]]), Panel.from_dense([[1.0, 1.0]])
+    >>> audit(plan, neighbours, runs=400).passed, audit(plan, neighbours, runs=400, noise=0.25).passed
+    (True, False)
+    """
+    if runs < 2:
+        raise InputError(f"runs={runs}: expected at least two, one for each panel")
+    rng = np.random.default_rng(0)
+    scaled = tuple(Curator.of(privacy.admit(panel), privacy, rng).rows for panel in panels)
+    pair = (scaled[0], scaled[1])
+    wrong = [0, 0]
+    for run in range(runs):
+        which = run % 2
+        watched = _Watched(pair[which], privacy, pair, noise)
+        RELEASES[privacy.mechanism](watched, rank, np.random.default_rng(run))
+        wrong[which] += (watched.evidence > 0) != bool(which)
+    tried = (runs - runs // 2, runs // 2)
+    quantile = 1 - (1 - CONFIDENCE) / 2
+    upper = [
+        beta.ppf(quantile, errors + 1, number - errors) if errors < number else 1.0
+        for errors, number in zip(wrong, tried, strict=True)
+    ]
+    return Audit(privacy.mu, float(max(-ndtri(upper[0]) - ndtri(upper[1]), 0.0)), runs)
+
+
+RELEASES: dict[str, Callable[[Curator, int, np.random.Generator], Any]] = {
+    "gradient": lambda curator, rank, rng: release_by_gradient(curator, rank, "both", rng),
+    "central": lambda curator, rank, rng: ask_pairs(curator),  # what follows sees nothing else
+    "local": lambda curator, rank, rng: noised_values(curator),
+}

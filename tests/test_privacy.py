@@ -1,0 +1,485 @@
+"""Private fits: bounds, noise, the account, what is released and what is refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from dp_accounting.pld import privacy_loss_distribution
+from scipy.stats import kstest, norm
+from sklearn.base import clone
+
+from onesided import InputError, OneSidedCompletion, Panel, Privacy, synthetic
+from onesided.privacy import NoGuarantee, empirical_sensitivity, gaussian_delta, gaussian_mu, paper_noise
+from onesided.privacy.audit import audit
+from onesided.privacy.central import MOST_COLUMNS, ask_pairs, check_columns
+from onesided.privacy.curator import Curator, cut_rows
+from onesided.privacy.forecast import ASSUMED, forecast
+from onesided.privacy.gradient import release_by_gradient
+from onesided.privacy.local import noised_values
+from onesided.privacy.noise import whole_gaussian
+
+PLAN = Privacy(epsilon=1.0, delta=1e-6, bounds=(-1.0, 1.0), max_entries=6)
+K, D = 6, 12
+
+
+def made_panel(n=20_000, d=30, rank=2, entries=6, seed=0):
+    """Values within [−1, 1] around means of their own, and the covariance they come from."""
+    rng = np.random.default_rng(seed)
+    truth = synthetic.linear_mixture(n, d, rank, rng=seed)
+    panel = synthetic.sample_fixed(truth, entries, rng=seed)
+    means = rng.uniform(-0.3, 0.3, d)
+    values = 0.25 * np.sqrt(d) * panel.values + means[panel.columns] + rng.normal(0, 0.1, panel.n_entries)
+    T = truth.second_moment() * d * 0.25**2
+    return Panel(panel.indptr, panel.columns, np.clip(values, -1, 1), d), T, means
+
+
+def off_diagonal_error(found, T):
+    off = ~np.eye(len(T), dtype=bool)
+    return np.linalg.norm((found - T)[off]) / np.linalg.norm(T[off])
+
+
+def small_rows(n=30, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = np.full((n, D), np.nan)
+    for u in range(n):
+        columns = rng.choice(D, rng.integers(0, K + 1), replace=False)
+        rows[u, columns] = rng.uniform(-1, 1, len(columns))
+    return rows
+
+
+def row_of(columns, values):
+    row = np.full((1, D), np.nan)
+    row[0, columns] = values
+    return row
+
+
+class Seen(Curator):
+    """A curator that notes what another panel would have answered, and how far that is."""
+
+    def __init__(self, rows, privacy, other):
+        super().__init__(rows, privacy)
+        self.other, self.moved = other, []
+
+    def ask(self, what, question, **bounds):
+        answer = super().ask(what, question, **bounds)
+        first, second = question(self.rows), question(self.other)
+        self.moved.append((what, float(np.linalg.norm(first - second)), self.releases[-1].sensitivity))
+        return answer
+
+
+def moved(mechanism, first, second, neighbours="add-remove", seed=0):
+    """How far each answer is moved between two panels, with its sensitivity."""
+    plan = replace(PLAN, mechanism=mechanism, neighbours=neighbours, any_delta=True)
+    scaled = [Curator.of(Panel.from_dense(one), plan, np.random.default_rng(0)).rows for one in (first, second)]
+    seen = Seen(scaled[0], plan, scaled[1])
+    if mechanism == "gradient":
+        release_by_gradient(seen, 3, "both", np.random.default_rng(seed))
+    else:
+        ask_pairs(seen)
+    return seen.moved
+
+
+# --- the account -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compositions", [1, 7, 500])
+@pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-3])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+def test_noise_is_that_of_an_independent_accountant(epsilon, delta, compositions):
+    """Within 1%: by that much less noise it finds ε exceeded, by that much more it does not."""
+    deviation = np.sqrt(compositions) / gaussian_mu(epsilon, delta)
+    for factor, holds in ((0.99, False), (1.01, True)):
+        loss = privacy_loss_distribution.from_gaussian_mechanism(
+            factor * deviation, value_discretization_interval=min(1e-3, 1e-3 * epsilon)
+        )
+        spent = loss.self_compose(compositions).get_epsilon_for_delta(delta)
+        assert (spent <= epsilon) == holds
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 3.0, 50.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.1])
+def test_mu_and_delta_are_inverse(epsilon, delta):
+    assert gaussian_delta(gaussian_mu(epsilon, delta), epsilon) == pytest.approx(delta, rel=1e-6)
+    assert gaussian_delta(gaussian_mu(epsilon, delta), epsilon) <= delta
+
+
+@pytest.mark.parametrize("mechanism", ["gradient", "central", "local"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_what_is_spent_adds_up_to_the_promise(mechanism, neighbours):
+    if mechanism == "local" and neighbours == "replace":
+        pytest.skip("the local mechanism has its own neighbours")
+    panel, _, _ = made_panel(2000)
+    plan = replace(PLAN, mechanism=mechanism, neighbours=neighbours)
+    account = OneSidedCompletion(1, center="columns", privacy=plan).fit(panel).privacy_
+    assert account.mu == pytest.approx(plan.mu)
+    assert account.spent_delta <= plan.delta
+    assert f"({plan.epsilon:g}, {plan.delta:g})-differentially private" in str(account)
+
+
+# --- noise -----------------------------------------------------------------------------------------------------------
+
+
+def test_noise_is_gaussian_and_whole():
+    noise = whole_gaussian(200_000, 1000.0)
+    np.testing.assert_array_equal(noise, np.rint(noise))
+    assert kstest(noise + np.random.default_rng(0).uniform(-0.5, 0.5, len(noise)), norm(0, 1000).cdf).pvalue > 1e-6
+    assert abs(np.mean(noise < 0) - 0.5) < 0.01
+
+
+def test_the_furthest_draws_are_finite():
+    ends = [struct.pack("<Q", bits) for bits in (0, 1, 2**64 - 1, 2**64 - 2)]
+    noise = whole_gaussian(4, 1e6, lambda size: b"".join(ends))
+    assert np.all(np.isfinite(noise))
+    assert noise[0] == -noise[1]
+    assert 9e6 < abs(noise[0]) < 9.3e6
+
+
+def test_noise_comes_from_the_operating_system(monkeypatch):
+    asked = []
+
+    def watched(size):
+        asked.append(size)
+        return b"\x07" * size
+
+    assert Curator(Panel.from_dense([[1.0]]), PLAN).draw is os.urandom
+    curator = Curator.of(Panel.from_dense(small_rows()), PLAN, np.random.default_rng(0), watched)
+    release_by_gradient(curator, 2, "both", np.random.default_rng(0))
+    assert sum(asked) == 8 * sum(one.numbers for one in curator.releases)
+
+
+def test_the_same_seed_draws_other_noise():
+    panel, _, _ = made_panel(500)
+    first, second = (OneSidedCompletion(1, random_state=0, privacy=PLAN).fit(panel).mean_ for _ in range(2))
+    assert not np.array_equal(first, second) or np.ptp(first) == 0
+
+
+# --- sensitivity -----------------------------------------------------------------------------------------------------
+
+ALL = row_of(range(K), np.ones(K))
+
+
+@pytest.mark.parametrize("mechanism", ["gradient", "central"])
+@pytest.mark.parametrize("seed", range(8))
+def test_one_row_moves_no_answer_further_than_is_claimed(mechanism, seed):
+    rng = np.random.default_rng(seed)
+    base = small_rows(seed=seed)
+    size = int(rng.integers(0, D + 1))  # longer than k, too
+    extreme = row_of(rng.choice(D, size, replace=False), rng.choice([-1.0, 1.0], size))
+    other = row_of(rng.choice(D, K, replace=False), rng.choice([-1.0, 1.0], K))
+    for what, distance, sensitivity in moved(mechanism, base, np.vstack([base, extreme]), seed=seed):
+        assert distance <= sensitivity * (1 + 1e-12), what
+    replaced = np.vstack([base, extreme]), np.vstack([base, other])
+    for what, distance, sensitivity in moved(mechanism, *replaced, neighbours="replace", seed=seed):
+        assert distance <= sensitivity * (1 + 1e-12), what
+
+
+def test_the_bounds_are_reached():
+    base = small_rows()
+    pairs, first = moved("central", base, np.vstack([base, ALL]))
+    assert pairs[1:] == pytest.approx((np.sqrt(K * (K + 1)),) * 2)
+    assert first[1:] == pytest.approx((np.sqrt(K),) * 2)
+    columns = moved("gradient", base, np.vstack([base, ALL]))[0]
+    assert columns[1:] == pytest.approx((np.sqrt(3 * K),) * 2)
+    clipped = moved("gradient", base, np.vstack([base, ALL]))[2:]
+    assert all(distance == pytest.approx(sensitivity, rel=1e-4) for _, distance, sensitivity in clipped)
+    apart = row_of(range(K, 2 * K), np.ones(K))
+    pairs, _ = moved("central", np.vstack([base, ALL]), np.vstack([base, apart]), neighbours="replace")
+    assert pairs[1:] == pytest.approx((np.sqrt(2 * K * (K + 1)),) * 2)
+
+
+def test_two_rows_never_point_apart_in_pairs():
+    """Why replacing costs √2 and not 2: all products of contributions are at least zero."""
+    opposite = row_of(range(K), np.where(np.arange(K) % 2, 1.0, -1.0))
+    pairs, _ = moved("central", np.vstack([small_rows(), ALL]), np.vstack([small_rows(), opposite]), "replace")
+    assert pairs[1] <= np.sqrt(2) * np.sqrt(K * (K + 1))
+
+
+def test_long_rows_are_cut_at_random():
+    panel = Panel.from_dense(np.arange(3000.0).reshape(300, 10) / 3000)
+    kept = cut_rows(panel, 4, np.random.default_rng(0))
+    np.testing.assert_array_equal(kept.row_counts, np.full(300, 4))
+    rows = np.repeat(np.arange(300), 4)
+    np.testing.assert_array_equal(kept.values, panel.to_dense()[rows, kept.columns])
+    assert np.all(np.abs(kept.column_counts - 120) < 50)
+
+
+NEIGHBOURS = {
+    "gradient": ("add-remove", small_rows(), np.vstack([small_rows(), ALL])),
+    "gradient, replace": ("replace", np.vstack([small_rows(), row_of(range(K, 2 * K), np.ones(K))]), None),
+    "central": ("add-remove", small_rows(), np.vstack([small_rows(), ALL])),
+    "central, replace": ("replace", np.vstack([small_rows(), row_of(range(K, 2 * K), np.ones(K))]), None),
+    "local": ("add-remove", np.vstack([small_rows(), -ALL]), None),
+}
+
+
+@pytest.mark.parametrize("case", NEIGHBOURS)
+def test_an_adversary_does_no_better_than_is_claimed_and_the_audit_can_fail(case):
+    neighbours, first, second = NEIGHBOURS[case]
+    second = np.vstack([small_rows(), ALL]) if second is None else second
+    mechanism = case.split(",")[0]
+    plan = replace(PLAN, epsilon=6.0, delta=1e-3, mechanism=mechanism, neighbours=neighbours)
+    pair = Panel.from_dense(first), Panel.from_dense(second)
+    honest, halved = audit(plan, pair, runs=2000), audit(plan, pair, runs=2000, noise=0.5)
+    assert honest.lower_bound <= honest.claimed
+    assert honest.lower_bound > 0.4 * honest.claimed  # the adversary is no straw man
+    assert halved.lower_bound > halved.claimed
+
+
+# --- accuracy --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "epsilon", "most"), [("gradient", 1.0, 0.3), ("central", 5.0, 0.4), ("local", 400.0, 0.3)]
+)
+def test_enough_rows_bring_the_covariance(mechanism, epsilon, most):
+    panel, T, means = made_panel()
+    plan = replace(PLAN, epsilon=epsilon, mechanism=mechanism)
+    model = OneSidedCompletion(2, center="columns", random_state=0, privacy=plan).fit(panel)
+    assert off_diagonal_error(model.factor_ @ model.factor_.T, T) < most
+    assert np.sqrt(np.mean((model.mean_ - means) ** 2)) < 0.03
+    dense = model.second_moment_.to_dense()
+    assert np.all(np.isfinite(dense))
+    variance = np.diag(T) + 0.01 + means**2
+    np.testing.assert_allclose(np.diag(dense), variance, atol=0.1)
+    rows = Panel(panel.indptr[:101], panel.columns[: panel.indptr[100]], panel.values[: panel.indptr[100]], 30)
+    values, deviations = model.impute(rows, return_std=True)
+    assert np.all(np.isfinite(values))
+    assert np.all(deviations >= 0)
+
+
+def test_noise_of_values_is_taken_off_the_diagonal():
+    panel, T, means = made_panel(50_000)
+    plan = replace(PLAN, epsilon=20.0, mechanism="local")
+    model = OneSidedCompletion(0, center="columns", random_state=0, privacy=plan).fit(panel)
+    assert model.privacy_.releases[0].deviation ** 2 > 1.0  # far above the variance of values
+    assert np.mean(np.diag(model.second_moment_.to_dense())) == pytest.approx(
+        np.mean(np.diag(T) + 0.01 + means**2), abs=0.03
+    )
+    assert model.noise_variance_.mean() < 0.3
+
+
+def test_too_little_data_gives_means_and_no_nonsense():
+    """Where noise outweighs everything no direction is found, and predictions stay near the mean of all."""
+    panel, _, _ = made_panel(300)
+    for mechanism in ("gradient", "central"):
+        plan = replace(PLAN, epsilon=0.1, mechanism=mechanism)
+        model = OneSidedCompletion(3, random_state=0, privacy=plan).fit(panel)
+        assert np.all(np.abs(model.mean_) <= 1.0)
+        assert np.all(np.isfinite(model.second_moment_.to_dense()))
+        assert np.sqrt(np.mean((model.impute(panel)) ** 2)) < 1.0
+
+
+@pytest.mark.parametrize("mechanism", ["gradient", "central"])
+def test_rank_zero_is_means_alone(mechanism):
+    panel, _, means = made_panel()
+    model = OneSidedCompletion(0, random_state=0, privacy=replace(PLAN, mechanism=mechanism, epsilon=5.0)).fit(panel)
+    assert model.factor_.shape == (30, 0)
+    assert model.center_ == "both"
+    np.testing.assert_allclose(model.mean_, means, atol=0.1)
+
+
+@pytest.mark.parametrize("mechanism", ["gradient", "central"])
+def test_the_forecast_is_of_the_right_size(mechanism):
+    """Where noise is to be between 0.05 and 0.5 of a covariance, it is, within a factor of three."""
+    checked = 0
+    for n, epsilon in ((20_000, 0.5), (20_000, 2.0), (100_000, 1.0), (100_000, 5.0), (200_000, 5.0)):
+        panel, T, _ = made_panel(n, 60, 3, 8)
+        plan = replace(PLAN, epsilon=epsilon, max_entries=8, mechanism=mechanism, clip_values=True)
+        expected = forecast(plan, n, 60, rank=3).covariance_noise
+        if mechanism == "central":  # whose noise does not go by the variance that values have
+            expected *= ASSUMED / (0.25**2 + 0.01)
+        if not 0.05 <= expected <= 0.5:
+            continue
+        checked += 1
+        model = OneSidedCompletion(3, center="columns", random_state=0, privacy=plan).fit(panel)
+        found = off_diagonal_error(model.factor_ @ model.factor_.T, T)
+        assert expected / 3 < found < 3 * expected
+    assert checked >= 2
+
+
+# --- what is kept ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", ["gradient", "central", "local"])
+def test_a_model_file_holds_no_value_and_no_row_id(mechanism, tmp_path):
+    panel, _, _ = made_panel(400)
+    rng = np.random.default_rng(5)
+    values = np.clip(panel.values + rng.normal(0, 1e-3, panel.n_entries), -1, 1)
+    ids = np.array([f"PERSON-{k:06d}-{rng.integers(10**9)}" for k in range(400)], dtype=object)
+    columns = np.array([f"column {j}" for j in range(30)], dtype=object)
+    planted = Panel(panel.indptr, panel.columns, values, 30, row_ids=ids, column_ids=columns)
+    plan = replace(PLAN, mechanism=mechanism, columns=list(columns), epsilon=5.0)
+    model = OneSidedCompletion(1, center="columns", random_state=0, privacy=plan).fit(planted)
+    path = tmp_path / "model.onesided"
+    model.save(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    assert set(members) == {"header.json", "arrays.safetensors", "columns.parquet"}
+    ids_kept = pq.read_table(pa.BufferReader(members["columns.parquet"]))  # compressed, unlike the others
+    assert ids_kept.column_names == ["id"]
+    assert ids_kept["id"].to_pylist() == list(columns)
+    written = path.read_bytes() + members["header.json"] + members["arrays.safetensors"]
+    assert b"PERSON" not in written
+    for value in values[::7]:
+        if abs(value) == 1:
+            continue
+        assert struct.pack("<d", value) not in written
+        assert struct.pack("<f", value) not in written
+        assert repr(float(value)).encode() not in written
+    exact = planted.column_counts.astype(float)
+    assert np.mean(model.measured_.counts == exact) < 0.5
+    assert struct.pack("<30d", *exact) not in written
+    assert model.second_moment_.panel is None
+    assert not [name for name, one in vars(model).items() if isinstance(one, Panel)]
+
+
+@pytest.mark.parametrize("mechanism", ["gradient", "central", "local"])
+def test_a_private_model_comes_back_as_it_was(mechanism, tmp_path):
+    panel, _, _ = made_panel(2000)
+    plan = replace(PLAN, mechanism=mechanism, columns=list(range(30)))
+    model = OneSidedCompletion(1, center="both", random_state=0, privacy=plan).fit(panel)
+    model.save(tmp_path / "model.onesided")
+    again = OneSidedCompletion.load(tmp_path / "model.onesided")
+    assert again.privacy_ == model.privacy_
+    assert again.privacy == replace(plan, columns="public")
+    np.testing.assert_array_equal(again.second_moment_.to_dense(), model.second_moment_.to_dense())
+    np.testing.assert_array_equal(again.impute(panel.take_rows([3])), model.impute(panel.take_rows([3])))
+
+
+def test_a_plan_can_be_cloned():
+    model = OneSidedCompletion(2, privacy=PLAN)
+    assert clone(model).privacy == PLAN
+    assert model.get_params()["privacy"] is PLAN
+
+
+def test_the_local_mechanism_may_choose():
+    panel, _, _ = made_panel(3000)
+    plan = replace(PLAN, mechanism="local", epsilon=500.0)
+    model = OneSidedCompletion(random_state=0, privacy=plan).fit(panel)
+    assert model.selection_ is not None
+
+
+def test_columns_of_the_plan_need_not_occur():
+    panel, _, _ = made_panel(5000)
+    listed = [f"c{j}" for j in range(33)]
+    named = Panel(panel.indptr, panel.columns, panel.values, 30, column_ids=np.array(listed[:30], dtype=object))
+    model = OneSidedCompletion(1, random_state=0, privacy=replace(PLAN, columns=listed)).fit(named)
+    assert list(model.column_ids_) == listed
+    assert np.all(np.isfinite(model.second_moment_.to_dense()))
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon=0.0: expected a finite number above 0"),
+        ({"epsilon": -1.0}, "epsilon=-1.0"),
+        ({"epsilon": np.inf}, "epsilon=inf"),
+        ({"epsilon": "1"}, "epsilon='1'"),
+        ({"delta": 0.0}, "delta=0.0: expected a number above 0 and below 1"),
+        ({"delta": 1.0}, "delta=1.0"),
+        ({"bounds": None}, "bounds are missing"),
+        ({"bounds": (1.0, 1.0)}, "expected the least value first"),
+        ({"bounds": (5.0, 1.0)}, "expected the least value first"),
+        ({"bounds": (0.0, np.inf)}, "expected two finite numbers"),
+        ({"bounds": (0.0, 1.0, 2.0)}, "expected two finite numbers"),
+        ({"max_entries": None}, "max_entries is missing"),
+        ({"max_entries": 1}, "max_entries=1: expected a whole number of at least 2"),
+        ({"max_entries": 2.5}, "max_entries=2.5"),
+        ({"passes": 0}, "passes=0: expected a whole number of at least 1"),
+        ({"mechanism": "exact"}, "mechanism='exact' is not an option"),
+        ({"neighbours": "all"}, "neighbours='all' is not an option"),
+        ({"mechanism": "local", "neighbours": "replace"}, "the local mechanism has its own neighbours"),
+    ],
+)
+def test_bad_plans_are_refused(changed, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        replace(PLAN, **changed)
+
+
+def fit_with(panel, plan=PLAN, **settings):
+    return OneSidedCompletion(**({"rank": 1, "random_state": 0} | settings), privacy=plan).fit(panel)
+
+
+@pytest.mark.parametrize(
+    ("plan", "settings", "message"),
+    [
+        (replace(PLAN, delta=1e-3), {}, "delta=0.001 with 1,000 rows: at 1/1,000 or more"),
+        (replace(PLAN, bounds=(-0.5, 0.5)), {}, "outside the bounds -0.5 to 0.5; give bounds that hold for all"),
+        (PLAN, {"rank": "auto"}, 'rank="auto" tries many ranks'),
+        (PLAN, {"rank": 31}, "rank=31 is larger than the panel's 30 columns"),
+        (PLAN, {"refine": "variational"}, "refine='variational' would go over the rows again"),
+        (PLAN, {"diagonal": "fit"}, "diagonal='fit' would go over the rows again"),
+        (PLAN, {"blend": 5.0}, "blend=5.0 would go over the rows again"),
+        (PLAN, {"center": "none"}, 'center="none" is not for a private fit'),
+        (replace(PLAN, columns=[0, 1]), {}, "28 column ids unknown to the plan: 2, 3, 4, …"),
+        (replace(PLAN, columns="secret"), {}, "columns='secret' is not an option"),
+    ],
+)
+def test_bad_fits_are_refused(plan, settings, message):
+    panel, _, _ = made_panel(1000)
+    with pytest.raises(InputError, match=re.escape(message)):
+        fit_with(panel, plan, **settings)
+
+
+def test_what_is_refused_can_be_allowed():
+    panel, _, _ = made_panel(1000)
+    fit_with(panel, replace(PLAN, delta=1e-3, any_delta=True))
+    fit_with(panel, replace(PLAN, bounds=(-0.5, 0.5), clip_values=True))
+
+
+def test_other_refusals(tmp_path):
+    panel, _, _ = made_panel(1000)
+    with pytest.raises(InputError, match=r"rows have weights from 0\.5 to 2"):
+        fit_with(panel.with_row_weights(np.where(np.arange(1000) % 2, 0.5, 2.0)))
+    named = Panel(
+        panel.indptr, panel.columns, panel.values, 30, column_ids=np.array([f"c{j}" for j in range(30)], dtype=object)
+    )
+    with pytest.raises(InputError, match="which columns occur was learnt from the rows"):
+        fit_with(named)
+    fit_with(named, replace(PLAN, columns="public"))
+    with pytest.raises(InputError, match="a checkpoint would keep on disk what is not released"):
+        OneSidedCompletion(1, random_state=0, privacy=PLAN).fit(panel, checkpoint=tmp_path / "kept")
+    with pytest.raises(InputError, match="has no panel: it was saved without, or fitted with privacy"):
+        fit_with(panel).bootstrap()
+    with pytest.raises(InputError, match="at most 5,000 columns"):
+        check_columns(MOST_COLUMNS + 1)
+    with pytest.raises(InputError, match="rows=1: expected at least 2"):
+        forecast(PLAN, 1, 10)
+    with pytest.raises(InputError, match="expected at least two in a row"):
+        forecast(PLAN, 10, 10, entries=1)
+    with pytest.raises(InputError, match="expected ε above 0"):
+        gaussian_mu(0.0, 0.1)
+    with pytest.raises(InputError, match="runs=1"):
+        audit(PLAN, (panel, panel), runs=1)
+
+
+# --- the paper's calibration -----------------------------------------------------------------------------------------
+
+
+def test_an_empirical_sensitivity_warns_that_it_is_no_guarantee():
+    panel = Panel.from_dense([[1.0, 0.0], [0.0, 3.0], [2.0, 2.0]])
+    with pytest.warns(NoGuarantee, match="is not differentially private; use Privacy"):
+        found = empirical_sensitivity(lambda rows: rows.to_dense().sum(axis=0), panel, replacements=50)
+    assert found == pytest.approx(np.sqrt(10))
+    assert paper_noise(found, 2.0, 1e-6) == pytest.approx(np.sqrt(np.log(1.25e6)) * found)
+    with pytest.raises(InputError, match="at least two rows"):
+        empirical_sensitivity(lambda rows: rows.to_dense(), Panel.from_dense([[1.0]]))
+
+
+def test_noised_values_keep_their_places():
+    panel, _, _ = made_panel(500)
+    curator = Curator.of(panel, replace(PLAN, mechanism="local", epsilon=100.0), np.random.default_rng(0))
+    noisy = noised_values(curator)
+    np.testing.assert_array_equal(noisy.columns, panel.columns)
+    assert np.std(noisy.values - panel.values) == pytest.approx(curator.releases[0].deviation, rel=0.1)

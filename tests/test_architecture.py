@@ -42,6 +42,8 @@ ROOMS = [
     "storage",
     "packing",
     "privacy",
+    "making",
+    "names",
     "estimator",
     "completion",
     "baselines",

@@ -65,7 +65,7 @@ class Seen(Curator):
     """A curator that notes what another panel would have answered, and how far that is."""
 
     def __init__(self, rows, privacy, other):
-        super().__init__(rows, privacy)
+        super().__init__(rows, privacy, np.random.default_rng(0).bytes)
         self.other, self.moved = other, []
 
     def ask(self, what, question, **bounds):
@@ -75,9 +75,9 @@ class Seen(Curator):
         return answer
 
 
-def moved(mechanism, first, second, neighbours="add-remove", seed=0):
+def moved(mechanism, first, second, neighbours="add-remove", seed=0, epsilon=1.0):
     """How far each answer is moved between two panels, with its sensitivity."""
-    plan = replace(PLAN, mechanism=mechanism, neighbours=neighbours, any_delta=True)
+    plan = replace(PLAN, mechanism=mechanism, neighbours=neighbours, epsilon=epsilon)
     scaled = [Curator.of(Panel.from_dense(one), plan, np.random.default_rng(0)).rows for one in (first, second)]
     seen = Seen(scaled[0], plan, scaled[1])
     if mechanism == "gradient":
@@ -188,8 +188,8 @@ def test_the_bounds_are_reached():
     assert first[1:] == pytest.approx((np.sqrt(K),) * 2)
     columns = moved("gradient", base, np.vstack([base, ALL]))[0]
     assert columns[1:] == pytest.approx((np.sqrt(3 * K),) * 2)
-    clipped = moved("gradient", base, np.vstack([base, ALL]))[2:]
-    assert all(distance == pytest.approx(sensitivity, rel=1e-4) for _, distance, sensitivity in clipped)
+    clipped = moved("gradient", base, np.vstack([base, ALL]), epsilon=20.0)[2:]
+    assert max(distance / sensitivity for _, distance, sensitivity in clipped) == pytest.approx(1.0, rel=1e-4)
     apart = row_of(range(K, 2 * K), np.ones(K))
     pairs, _ = moved("central", np.vstack([base, ALL]), np.vstack([base, apart]), neighbours="replace")
     assert pairs[1:] == pytest.approx((np.sqrt(2 * K * (K + 1)),) * 2)
@@ -227,7 +227,10 @@ def test_an_adversary_does_no_better_than_is_claimed_and_the_audit_can_fail(case
     mechanism = case.split(",")[0]
     plan = replace(PLAN, epsilon=6.0, delta=1e-3, mechanism=mechanism, neighbours=neighbours)
     pair = Panel.from_dense(first), Panel.from_dense(second)
-    honest, halved = audit(plan, pair, runs=2000), audit(plan, pair, runs=2000, noise=0.5)
+    # Seeded, as a bound with 99% confidence is exceeded once in a hundred runs of a mechanism that spends all it may.
+    honest, halved = (
+        audit(plan, pair, runs=2000, noise=noise, draw=np.random.default_rng(0).bytes) for noise in (1.0, 0.5)
+    )
     assert honest.lower_bound <= honest.claimed
     assert honest.lower_bound > 0.4 * honest.claimed  # the adversary is no straw man
     assert halved.lower_bound > halved.claimed

@@ -33,6 +33,7 @@ import warnings
 from dataclasses import asdict, replace
 from numbers import Integral, Real
 from os import PathLike
+from time import perf_counter
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -47,6 +48,7 @@ from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError, counted
 from onesided.estimator import OneSidedEstimator, Unknown, generator
 from onesided.imputation import BestLinearPredictor, LeastSquares, RowNoise, check_positions
+from onesided.making import Making
 from onesided.moments import PairMoments
 from onesided.objective.pairs import PairObjective
 from onesided.objective.rows import Diagonal
@@ -178,6 +180,8 @@ class OneSidedCompletion(OneSidedEstimator):
         What is known of the panel without the panel: means, diagonal and counts of columns.
     bootstrap_ : Bootstrap
         After :meth:`bootstrap`.
+    making_ : Making
+        With which versions the model was fitted and in how many seconds; of a private fit, not the seconds.
     privacy_ : Account or None
         What was spent on what, of a private fit. Its ``measured_`` holds released means, diagonal and counts; with the
         local mechanism, which releases no counts, their mean.
@@ -260,10 +264,14 @@ class OneSidedCompletion(OneSidedEstimator):
         tells how it goes: the loss of a moment solution, the mean logarithm of the noise variance when refining.
         """
         self._validate_params()
+        began = perf_counter()
         panel = self._read_for_fit(X)
         if self.privacy is not None:
-            return self._fit_privately(panel, self.privacy, progress, checkpoint)
-        return self._fit_openly(with_weights_as_counts(panel), generator(self.random_state), progress, checkpoint)
+            self._fit_privately(panel, self.privacy, progress, checkpoint)
+        else:
+            self._fit_openly(with_weights_as_counts(panel), generator(self.random_state), progress, checkpoint)
+        self.making_ = Making(perf_counter() - began if self.privacy is None else None)
+        return self
 
     def _fit_openly(
         self,
@@ -271,7 +279,7 @@ class OneSidedCompletion(OneSidedEstimator):
         rng: np.random.Generator,
         progress: Progress | None,
         checkpoint: str | PathLike[str] | None = None,
-    ) -> Self:
+    ) -> None:
         check_fittable(panel, 0 if self.rank == "auto" else self.rank)
         check_noise(self.noise_variance, panel.n_columns)
         kept = Checkpoint.of(checkpoint, panel, self.get_params())
@@ -293,7 +301,6 @@ class OneSidedCompletion(OneSidedEstimator):
         self.privacy_: Account | None = None
         self._set_row_space(Measured.from_panel(panel), panel)
         warn_of_parts(self.measured_)
-        return self
 
     def _fit_privately(
         self,
@@ -301,7 +308,7 @@ class OneSidedCompletion(OneSidedEstimator):
         privacy: Privacy,
         progress: Progress | None,
         checkpoint: str | PathLike[str] | None,
-    ) -> Self:
+    ) -> None:
         if checkpoint is not None:
             raise InputError("a checkpoint would keep on disk what is not released: leave it out of a private fit")
         panel = privacy.admit(panel)
@@ -316,7 +323,7 @@ class OneSidedCompletion(OneSidedEstimator):
             self._fit_openly(noised_values(curator), rng, progress)
             self._forget_rows(noise_deviation(curator) ** 2)
             self.privacy_ = curator.account()
-            return self
+            return
         rank = self._affordable_rank(panel)
         check_noise(self.noise_variance, panel.n_columns)
         release = release_by_gradient if privacy.mechanism == "gradient" else release_by_pairs
@@ -329,7 +336,6 @@ class OneSidedCompletion(OneSidedEstimator):
         self.row_variance_, self.spread_, self.row_noise_ = found.row_variance, None, RowNoise()
         self.blend_, self.mean_blend_, self.privacy_ = np.inf, np.inf, released.account
         self._set_row_space(released.measured, None)
-        return self
 
     def _affordable_rank(self, panel: Panel) -> int:
         """The rank given, where nothing is asked for that the budget does not pay."""
@@ -369,15 +375,11 @@ class OneSidedCompletion(OneSidedEstimator):
     ) -> tuple[Setting, Selection | None]:
         """The setting to fit: what was given, and the rest by held-out rows."""
         refined = self._refines(panel.n_columns)
-        setting = Setting(
-            rank=0 if self.rank == "auto" else self.rank,
-            center="columns" if self.center == "auto" else self.center,
-            diagonal="free" if self.diagonal == "auto" else self.diagonal,
-            refined=refined,
-            weight_exponent=self.weight_exponent,
-            ridge=self.ridge,
-            tol=self.tol,
-            max_passes=self.max_passes,
+        setting = self._setting(
+            0 if self.rank == "auto" else self.rank,
+            "columns" if self.center == "auto" else self.center,
+            "free" if self.diagonal == "auto" else self.diagonal,
+            refined,
         )
         if "auto" not in (self.rank, self.center, self.diagonal):
             return setting, None
@@ -400,6 +402,20 @@ class OneSidedCompletion(OneSidedEstimator):
             checkpoint=checkpoint,
         )
         return selection.setting, selection
+
+    def _setting(self, rank: int, center: Center, diagonal: Diagonal, refined: bool) -> Setting:
+        return Setting(
+            rank, center, diagonal, refined, self.weight_exponent, self.ridge, tol=self.tol, max_passes=self.max_passes
+        )
+
+    def fitted_setting(self) -> Setting:
+        """What the row space was fitted with, to fit it to other rows (:func:`onesided.selection.fit_row_space`).
+
+        >>> OneSidedCompletion(1).fit([[1.0, 2.0], [2.0, 4.0], [3.0, 1.0]]).fitted_setting().rank
+        1
+        """
+        check_is_fitted(self)
+        return self._setting(self.rank_, self.center_, self.diagonal_, self.refinement_ is not None)
 
     def _choose_blend(self, panel: Panel, setting: Setting, seed: int, progress: Progress | None, work: Work) -> Blend:
         if self.blend is None or (self.blend == "auto" and not enough_rows(panel)):
@@ -565,6 +581,7 @@ class OneSidedCompletion(OneSidedEstimator):
         counts = {"blend": self.blend_, "mean_blend": self.mean_blend_, "row_pull": self.row_noise_.pull}
         chosen |= {name: one if np.isfinite(one) else None for name, one in counts.items()}  # JSON has no infinity
         chosen["row_level"] = self.row_noise_.level
+        chosen["making"] = asdict(self.making_)
         chosen["privacy"] = None if self.privacy_ is None else asdict(self.privacy_)
         return chosen | {"selection": None if self.selection_ is None else asdict(self.selection_)}
 
@@ -577,6 +594,7 @@ class OneSidedCompletion(OneSidedEstimator):
             np.inf if one is None else one for one in (fitted["blend"], fitted.get("mean_blend"), fitted["row_pull"])
         )
         self.row_noise_ = RowNoise(pull, fitted["row_level"])
+        self.making_ = Making(**fitted.get("making", {"versions": {}}))
         spent = fitted.get("privacy")
         self.privacy_ = None
         if spent is not None:

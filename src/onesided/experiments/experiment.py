@@ -17,13 +17,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from onesided.errors import InputError
 from onesided.experiments.panels import Panels
+from onesided.making import versions
 from onesided.storage import written_beside
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 Settings = dict[str, Any]
 Progress = Callable[[int, int], object]
-
-PACKAGES = ("onesided", "numpy", "scipy", "numba", "scikit-learn")
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def run(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     _check_not_lost(folder / f"{experiment.name}.json", quick)
-    known = {"settings": settings, "versions": _versions(), "data": str(panels.folder and panels.folder.resolve())}
+    known = {"settings": settings, "versions": versions(), "data": str(panels.folder and panels.folder.resolve())}
     kept = _Kept(folder, experiment.name, known)
     rows: list[Row] = []
     for done, cell in enumerate(cells):
@@ -105,7 +103,7 @@ def run(
         "quick": quick,
         "data": panels.folder is not None,
         "settings": settings,
-        "versions": _versions(),
+        "versions": versions(),
         "machine": {"processor": platform.machine(), "cores": len(os.sched_getaffinity(0))}
         if hasattr(os, "sched_getaffinity")
         else {"processor": platform.machine(), "cores": os.cpu_count()},
@@ -162,10 +160,6 @@ def write_record(record: dict[str, Any], path: Path) -> None:
 def _write_text(text: str, path: Path) -> None:
     with written_beside(path) as temporary:
         Path(temporary).write_text(text, encoding="utf-8")
-
-
-def _versions() -> dict[str, str]:
-    return {"python": platform.python_version()} | {package: version(package) for package in PACKAGES}
 
 
 def _check_not_lost(path: Path, quick: bool) -> None:

@@ -9,6 +9,7 @@ import zipfile
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,12 +20,12 @@ from sklearn.base import clone
 from onesided import InputError, OneSidedCompletion, Panel, Privacy, synthetic
 from onesided.privacy import NoGuarantee, empirical_sensitivity, gaussian_delta, gaussian_mu, paper_noise
 from onesided.privacy.audit import audit
-from onesided.privacy.central import MOST_COLUMNS, ask_pairs, check_columns
+from onesided.privacy.central import MOST_COLUMNS, ask_pairs, check_columns, release_by_pairs
 from onesided.privacy.curator import Curator, cut_rows
 from onesided.privacy.forecast import ASSUMED, forecast
 from onesided.privacy.gradient import release_by_gradient
 from onesided.privacy.local import noised_values
-from onesided.privacy.noise import whole_gaussian
+from onesided.privacy.noise import coarsened, whole_gaussian
 
 PLAN = Privacy(epsilon=1.0, delta=1e-6, bounds=(-1.0, 1.0), max_entries=6)
 K, D = 6, 12
@@ -78,7 +79,7 @@ class Seen(Curator):
 def moved(mechanism, first, second, neighbours="add-remove", seed=0, epsilon=1.0):
     """How far each answer is moved between two panels, with its sensitivity."""
     plan = replace(PLAN, mechanism=mechanism, neighbours=neighbours, epsilon=epsilon)
-    scaled = [Curator.of(Panel.from_dense(one), plan, np.random.default_rng(0)).rows for one in (first, second)]
+    scaled = [Curator.of(Panel.from_dense(one), plan, np.random.default_rng(0).bytes).rows for one in (first, second)]
     seen = Seen(scaled[0], plan, scaled[1])
     if mechanism == "gradient":
         release_by_gradient(seen, 3, "both", np.random.default_rng(seed))
@@ -135,11 +136,22 @@ def test_noise_is_gaussian_and_whole():
 
 
 def test_the_furthest_draws_are_finite():
-    ends = [struct.pack("<Q", bits) for bits in (0, 1, 2**64 - 1, 2**64 - 2)]
-    noise = whole_gaussian(4, 1e6, lambda size: b"".join(ends))
+    high, low = (0, 1, 2**64 - 1, 2**64 - 2), (0, 0, 2**64 - 1, 0)
+    noise = whole_gaussian(4, 1e6, lambda size: struct.pack("<8Q", *high, *low))
     assert np.all(np.isfinite(noise))
     assert noise[0] == -noise[1]
-    assert 9e6 < abs(noise[0]) < 9.3e6
+    assert 12.9e6 < abs(noise[0]) < 13.2e6
+
+
+def test_no_whole_number_is_out_of_reach_far_out():
+    """Neighbouring draws are less than a unit apart where noise is seven deviations large."""
+    deviation = 2.0**30
+    high = np.full(1000, 2 * int(norm.cdf(-7.0) * 2**64), dtype=np.uint64)
+    low = (np.arange(1000) * 2**54).astype(np.uint64)
+    noise = whole_gaussian(1000, deviation, lambda size: high.tobytes() + low.tobytes())
+    assert np.max(np.abs(np.diff(noise))) <= 1
+    released = coarsened(np.arange(10_000.0), deviation)
+    assert set(np.diff(released)) == {0.0, 2.0**14}
 
 
 def test_noise_comes_from_the_operating_system(monkeypatch):
@@ -150,9 +162,9 @@ def test_noise_comes_from_the_operating_system(monkeypatch):
         return b"\x07" * size
 
     assert Curator(Panel.from_dense([[1.0]]), PLAN).draw is os.urandom
-    curator = Curator.of(Panel.from_dense(small_rows()), PLAN, np.random.default_rng(0), watched)
+    curator = Curator.of(Panel.from_dense(small_rows()), PLAN, watched)
     release_by_gradient(curator, 2, "both", np.random.default_rng(0))
-    assert sum(asked) == 8 * sum(one.numbers for one in curator.releases)
+    assert sum(asked) == 16 * sum(one.numbers for one in curator.releases)
 
 
 def test_the_same_seed_draws_other_noise():
@@ -204,7 +216,7 @@ def test_two_rows_never_point_apart_in_pairs():
 
 def test_long_rows_are_cut_at_random():
     panel = Panel.from_dense(np.arange(3000.0).reshape(300, 10) / 3000)
-    kept = cut_rows(panel, 4, np.random.default_rng(0))
+    kept = cut_rows(panel, 4, np.random.default_rng(0).bytes)
     np.testing.assert_array_equal(kept.row_counts, np.full(300, 4))
     rows = np.repeat(np.arange(300), 4)
     np.testing.assert_array_equal(kept.values, panel.to_dense()[rows, kept.columns])
@@ -234,6 +246,85 @@ def test_an_adversary_does_no_better_than_is_claimed_and_the_audit_can_fail(case
     assert honest.lower_bound <= honest.claimed
     assert honest.lower_bound > 0.4 * honest.claimed  # the adversary is no straw man
     assert halved.lower_bound > halved.claimed
+
+
+class Replaying(Curator):
+    """A curator that gives the answers of another, whatever its own rows are."""
+
+    def __init__(self, rows, privacy, answers):
+        super().__init__(rows, privacy)
+        self.answers = iter(answers)
+
+    def ask(self, what, question, **bounds):
+        super().ask(what, question, **bounds)
+        return next(self.answers)
+
+
+class Recording(Curator):
+    def __init__(self, rows, privacy):
+        super().__init__(rows, privacy)
+        self.answers = []
+
+    def ask(self, what, question, **bounds):
+        self.answers.append(super().ask(what, question, **bounds))
+        return self.answers[-1]
+
+
+@pytest.mark.parametrize("release", [release_by_gradient, release_by_pairs])
+def test_a_fit_sees_nothing_but_the_answers(release):
+    """The answers for one panel, replayed to a curator of another one, give the same model."""
+    first, second = (made_panel(n, seed=n)[0] for n in (3000, 500))
+    plan = replace(PLAN, epsilon=5.0)
+    recording = Recording(Curator.of(first, plan).rows, plan)
+    found = release(recording, 2, "both", np.random.default_rng(0))
+    replaying = Replaying(Curator.of(second, plan).rows, plan, recording.answers)
+    again = release(replaying, 2, "both", np.random.default_rng(0))
+    for name in ("mean", "factor", "noise_variance", "row_variance"):
+        np.testing.assert_array_equal(getattr(found.row_space, name), getattr(again.row_space, name))
+    for name in ("diagonal", "means", "counts", "parts"):
+        np.testing.assert_array_equal(getattr(found.measured, name), getattr(again.measured, name))
+    assert found.account == again.account
+    assert found.row_space.solve.history == again.row_space.solve.history
+
+
+def test_which_entries_are_kept_of_a_row_does_not_depend_on_others(monkeypatch):
+    """Nor on a seed: long rows are cut by a secure source, each entry for itself."""
+    rows = np.random.default_rng(0).uniform(-1, 1, (50, D))
+    kept = [cut_rows(Panel.from_dense(rows), 3).columns for _ in range(2)]
+    assert not np.array_equal(*kept)
+    asked = []
+    monkeypatch.setattr("onesided.privacy.curator.np.random", None)
+
+    def draw(size):
+        asked.append(size)
+        return os.urandom(size)
+
+    cut_rows(Panel.from_dense(rows), 3, draw)
+    assert asked == [8 * rows.size]
+
+
+def test_the_state_of_a_generator_tells_nothing_of_the_rows():
+    panels = [made_panel(n)[0] for n in (2000, 1000)]
+    states = []
+    for panel in panels:
+        generator = np.random.default_rng(0)
+        OneSidedCompletion(1, random_state=generator, privacy=replace(PLAN, max_entries=3)).fit(panel)
+        states.append(generator.bit_generator.state)
+    assert states[0] == states[1]
+
+
+def test_names_of_a_frame_that_is_refused_or_fitted_do_not_stay():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.uniform(-1, 1, (500, 6)), columns=list("abcdef"))
+    plan = replace(PLAN, columns=list("abcdefgh"))
+    model = OneSidedCompletion(1, random_state=0, privacy=plan).fit(frame)
+    assert not hasattr(model, "feature_names_in_")
+    assert model.n_features_in_ == 8
+    assert model.impute(frame.iloc[:3]).shape == (3, 8)
+    refused = OneSidedCompletion(1, privacy=replace(plan, columns=list("abc")))
+    with pytest.raises(InputError, match="unknown to the plan"):
+        refused.fit(frame)
+    assert not [name for name in vars(refused) if name.endswith("_")]
 
 
 # --- accuracy --------------------------------------------------------------------------------------------------------
@@ -269,10 +360,57 @@ def test_noise_of_values_is_taken_off_the_diagonal():
     assert model.noise_variance_.mean() < 0.3
 
 
+@pytest.mark.parametrize("epsilon", [5.0, 1000.0])
+def test_columns_of_unequal_popularity(epsilon):
+    """Where counts are far from what independent choice would give, no direction is lost for good."""
+    n, d, rank = 20_000, 40, 3
+    rng = np.random.default_rng(0)
+    chance = np.arange(1, d + 1) ** -0.8
+    keys = rng.random((n, d)) ** (1 / chance)
+    observed = keys >= np.sort(keys, axis=1)[:, -8][:, None]
+    loadings = rng.normal(0, 0.2, (d, rank))
+    values = rng.normal(size=(n, rank)) @ loadings.T + rng.normal(0, 0.1, (n, d))
+    panel = Panel.from_dense(np.where(observed, np.clip(values, -1, 1), np.nan))
+    plan = replace(PLAN, epsilon=epsilon, max_entries=8)
+    errors = [
+        off_diagonal_error(model.factor_ @ model.factor_.T, loadings @ loadings.T)
+        for model in (
+            OneSidedCompletion(rank, center="columns", random_state=seed, privacy=plan).fit(panel) for seed in range(4)
+        )
+    ]
+    assert np.mean(errors) < 0.2
+
+
+@pytest.mark.parametrize("mechanism", ["gradient", "central"])
+def test_noise_does_not_make_a_model_sure_of_itself(mechanism):
+    """Where the mean square is lost in noise, predicted deviations are not near zero."""
+    rng = np.random.default_rng(0)
+    dense = np.full((3000, 50), np.nan)
+    for row in dense:
+        row[rng.choice(50, 4, replace=False)] = rng.normal(0, 0.3, 4)
+    panel = Panel.from_dense(np.clip(dense, -1, 1))
+    for _ in range(5):
+        model = OneSidedCompletion(2, privacy=replace(PLAN, epsilon=0.3, max_entries=20, mechanism=mechanism)).fit(
+            panel
+        )
+        _, deviations = model.impute(panel.take_rows([0]), return_std=True)
+        assert np.all(deviations[deviations > 0] > 0.05)
+
+
+def test_more_entries_than_columns_cost_nothing():
+    plans = [replace(PLAN, max_entries=k) for k in (D, 10 * D)]
+    lengths = []
+    for plan in plans:
+        curator = Curator.of(Panel.from_dense(small_rows()), plan)
+        ask_pairs(curator)
+        lengths.append(curator.releases[0].sensitivity)
+    assert lengths[0] == lengths[1] == pytest.approx(np.sqrt(D * (D + 1)))
+
+
 def test_too_little_data_gives_means_and_no_nonsense():
     """Where noise outweighs everything no direction is found, and predictions stay near the mean of all."""
     panel, _, _ = made_panel(300)
-    for mechanism in ("gradient", "central"):
+    for mechanism in ("gradient", "central", "local"):
         plan = replace(PLAN, epsilon=0.1, mechanism=mechanism)
         model = OneSidedCompletion(3, random_state=0, privacy=plan).fit(panel)
         assert np.all(np.abs(model.mean_) <= 1.0)
@@ -352,7 +490,7 @@ def test_a_private_model_comes_back_as_it_was(mechanism, tmp_path):
     model.save(tmp_path / "model.onesided")
     again = OneSidedCompletion.load(tmp_path / "model.onesided")
     assert again.privacy_ == model.privacy_
-    assert again.privacy == replace(plan, columns="public")
+    assert again.privacy == plan
     np.testing.assert_array_equal(again.second_moment_.to_dense(), model.second_moment_.to_dense())
     np.testing.assert_array_equal(again.impute(panel.take_rows([3])), model.impute(panel.take_rows([3])))
 
@@ -385,20 +523,30 @@ def test_columns_of_the_plan_need_not_occur():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"epsilon": 0.0}, "epsilon=0.0: expected a finite number above 0"),
+        ({"epsilon": 0.0}, "epsilon=0.0: expected a number from 0.001 to 10000"),
+        ({"epsilon": np.nan}, "epsilon=nan"),
         ({"epsilon": -1.0}, "epsilon=-1.0"),
         ({"epsilon": np.inf}, "epsilon=inf"),
         ({"epsilon": "1"}, "epsilon='1'"),
-        ({"delta": 0.0}, "delta=0.0: expected a number above 0 and below 1"),
+        ({"delta": 0.0}, "delta=0.0: expected a number from 1e-15 to 1"),
         ({"delta": 1.0}, "delta=1.0"),
         ({"bounds": None}, "bounds are missing"),
         ({"bounds": (1.0, 1.0)}, "expected the least value first"),
         ({"bounds": (5.0, 1.0)}, "expected the least value first"),
-        ({"bounds": (0.0, np.inf)}, "expected two finite numbers"),
-        ({"bounds": (0.0, 1.0, 2.0)}, "expected two finite numbers"),
+        ({"bounds": (0.0, np.inf)}, "expected two numbers of at most 1e+70"),
+        ({"bounds": (0.0, 1.0, 2.0)}, "expected two numbers"),
+        ({"bounds": 5}, "expected two numbers"),
+        ({"bounds": (1.0, 1.0 + 1e-12)}, "well below the largest"),
+        ({"bounds": (-1e-200, 1e-200)}, "well below the largest"),
         ({"max_entries": None}, "max_entries is missing"),
         ({"max_entries": 1}, "max_entries=1: expected a whole number of at least 2"),
         ({"max_entries": 2.5}, "max_entries=2.5"),
+        ({"max_entries": np.inf}, "max_entries=inf"),
+        ({"max_entries": np.nan}, "max_entries=nan"),
+        ({"max_entries": 10**400}, "expected a whole number of at least 2"),
+        ({"columns": 5}, "columns=5: expected a list of all column ids"),
+        ({"columns": "secret"}, "columns='secret' is not an option"),
+        ({"columns": ["a", "b", "a"]}, "columns lists an id twice"),
         ({"passes": 0}, "passes=0: expected a whole number of at least 1"),
         ({"mechanism": "exact"}, "mechanism='exact' is not an option"),
         ({"neighbours": "all"}, "neighbours='all' is not an option"),
@@ -425,8 +573,7 @@ def fit_with(panel, plan=PLAN, **settings):
         (PLAN, {"diagonal": "fit"}, "diagonal='fit' would go over the rows again"),
         (PLAN, {"blend": 5.0}, "blend=5.0 would go over the rows again"),
         (PLAN, {"center": "none"}, 'center="none" is not for a private fit'),
-        (replace(PLAN, columns=[0, 1]), {}, "28 column ids unknown to the plan: 2, 3, 4, …"),
-        (replace(PLAN, columns="secret"), {}, "columns='secret' is not an option"),
+        (replace(PLAN, columns=[0, 1]), {}, "the plan lists 2 columns, and the rows have 30 without ids"),
     ],
 )
 def test_bad_fits_are_refused(plan, settings, message):
@@ -461,10 +608,17 @@ def test_other_refusals(tmp_path):
         forecast(PLAN, 1, 10)
     with pytest.raises(InputError, match="expected at least two in a row"):
         forecast(PLAN, 10, 10, entries=1)
-    with pytest.raises(InputError, match="expected ε above 0"):
+    with pytest.raises(InputError, match=r"expected ε from 0\.001 to 10000"):
         gaussian_mu(0.0, 0.1)
-    with pytest.raises(InputError, match="runs=1"):
-        audit(PLAN, (panel, panel), runs=1)
+    with pytest.raises(InputError, match="2 column ids unknown to the plan: 'c28', 'c29'"):
+        fit_with(named, replace(PLAN, columns=[f"c{j}" for j in range(28)]))
+    with pytest.raises(InputError, match="the panel has one column"):
+        fit_with(Panel.from_dense(np.zeros((2000, 1))))
+    for few in (1, 2, 4):
+        with pytest.raises(InputError, match=f"runs={few}: even if all decisions were right"):
+            audit(replace(PLAN, epsilon=6.0, delta=1e-3), (panel, panel), runs=few)
+    with pytest.raises(InputError, match="must have the same columns and at most 2 entries in a row"):
+        audit(replace(PLAN, max_entries=2), (panel, panel))
 
 
 # --- the paper's calibration -----------------------------------------------------------------------------------------
@@ -482,7 +636,7 @@ def test_an_empirical_sensitivity_warns_that_it_is_no_guarantee():
 
 def test_noised_values_keep_their_places():
     panel, _, _ = made_panel(500)
-    curator = Curator.of(panel, replace(PLAN, mechanism="local", epsilon=100.0), np.random.default_rng(0))
+    curator = Curator.of(panel, replace(PLAN, mechanism="local", epsilon=100.0))
     noisy = noised_values(curator)
     np.testing.assert_array_equal(noisy.columns, panel.columns)
     assert np.std(noisy.values - panel.values) == pytest.approx(curator.releases[0].deviation, rel=0.1)

@@ -40,13 +40,17 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _read_for_fit(self, X: Any) -> Panel:
         """The panel to fit. What an earlier fit left is forgotten: should this one fail, the estimator is unfitted."""
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
+        self._forget()
         panel = self._read(X, reset=True)
         self.n_features_in_ = panel.n_columns
         self.column_ids_ = panel.column_ids
         self._has_ids = panel.has_column_ids
         return panel
+
+    def _forget(self) -> None:
+        """Unfitted again."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
 
     def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> Panel:
         """Rows over the model's columns: matched by id where both have ids, otherwise by position."""

@@ -146,7 +146,7 @@ def fit(
     model.save(output, panel=not (without_panel or is_packed(table)))
     Checkpoint(checkpoint).remove()
     if plan is not None:
-        print_result(_released(model, output, seconds), as_json)
+        print_result(_released(model, output), as_json)
         return
     print_result(
         {
@@ -187,7 +187,7 @@ def _listed(columns: str | None) -> Any:
     return [int(one) for one in ids] if whole else ids
 
 
-def _released(model: OneSidedCompletion, output: str, seconds: float) -> dict[str, Any]:
+def _released(model: OneSidedCompletion, output: str) -> dict[str, Any]:
     """What may be told of a private fit: nothing that was not released."""
     account = model.privacy_
     assert account is not None
@@ -201,7 +201,6 @@ def _released(model: OneSidedCompletion, output: str, seconds: float) -> dict[st
         "releases": len(account.releases),
         "rank": model.rank_,
         "center": model.center_,
-        "seconds": seconds,
         "eigenvalues": [float(one) for one in model.eigenvalues_],
         "row_variance": model.row_variance_,
         "noise_variance": float(model.noise_variance_.mean()),

@@ -36,9 +36,8 @@ def plan_options(command: Command) -> Command:
             click.option(
                 "--neighbours",
                 type=click.Choice(["add-remove", "replace"]),
-                default="add-remove",
-                show_default=True,
-                help="What must not be told: whether a row is there, or what it holds instead of another.",
+                help="What must not be told: whether a row is there (add-remove, unless said otherwise), or what it "
+                "holds instead of another.",
             ),
         )
     ):
@@ -69,7 +68,7 @@ def made_plan(
     given = {"--epsilon": epsilon, "--delta": delta, "--bounds": bounds or None, "--max-entries": max_entries}
     if epsilon is None or delta is None:
         said = [name for name, one in given.items() if one is not None]
-        said += ["--mechanism"] if mechanism else []
+        said += [name for name, one in {"--mechanism": mechanism, "--neighbours": neighbours}.items() if one]
         if said:
             raise click.UsageError(f"{', '.join(said)} without --epsilon and --delta; a private fit needs both")
         return None
@@ -82,6 +81,6 @@ def made_plan(
         bounds=bounds,
         max_entries=max_entries,
         mechanism=mechanism or "gradient",
-        neighbours=neighbours,
+        neighbours=neighbours or "add-remove",
         **others,
     )

@@ -46,7 +46,7 @@ def privacy(
     result: dict[str, Any] = {}
     for one in [mechanism] if mechanism else MECHANISMS:
         if one == "local" and not mechanism:
-            plan["neighbours"] = "add-remove"  # it has its own
+            plan["neighbours"] = None  # it has its own
         made = made_plan(one, **plan)
         assert made is not None
         if one == "central" and columns > MOST_COLUMNS and not mechanism:

@@ -95,7 +95,7 @@ def _fitted(cell: Row, train: Panel, bounds: tuple[float, float], most: int) -> 
         "blend": None,
     }
     if cell["method"] == OPEN:  # the same entries of a row at most
-        return OneSidedCompletion(**settings).fit(cut_rows(plain, most, np.random.default_rng(cell["seed"])))
+        return OneSidedCompletion(**settings).fit(cut_rows(plain, most, np.random.default_rng(cell["seed"]).bytes))
     plan = Privacy(
         epsilon=cell["epsilon"],
         delta=DELTA,

@@ -18,7 +18,8 @@ from scipy.special import log_ndtr
 
 from onesided.errors import InputError
 
-SMALLEST_MU, LARGEST_MU = 1e-8, 1e4
+EPSILONS, DELTAS = (1e-3, 1e4), (1e-15, 1.0)  # where the formula is exact in double precision
+SMALLEST_MU, LARGEST_MU = 1e-16, 1e4
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -39,8 +40,11 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(gaussian_mu(1.0, 1e-6), 4)
     0.2367
     """
-    if not (0 < epsilon < np.inf and 0 < delta < 1):
-        raise InputError(f"epsilon={epsilon}, delta={delta}: expected ε above 0 and finite, δ between 0 and 1")
+    if not (EPSILONS[0] <= epsilon <= EPSILONS[1] and DELTAS[0] <= delta < DELTAS[1]):
+        raise InputError(
+            f"epsilon={epsilon}, delta={delta}: expected ε from {EPSILONS[0]:g} to {EPSILONS[1]:g} and δ from "
+            f"{DELTAS[0]:g} to below 1"
+        )
 
     def excess(log_mu: float) -> float:
         return float(np.log(max(gaussian_delta(np.exp(log_mu), epsilon), 1e-320)) - np.log(delta))

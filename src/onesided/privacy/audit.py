@@ -8,7 +8,8 @@ answered. From the shares α and β of wrong decisions, one for each panel,
 
 with confidence 99%, ᾱ and β̄ being upper ends of exact binomial intervals, 99.5% each: for a mechanism that is
 μ-Gaussian differentially private no test has α and β with −Φ⁻¹(α) − Φ⁻¹(β) above μ. The threshold of the decision is
-fixed in advance, half way, so that nothing is chosen after the fact.
+fixed in advance, half way, so that nothing is chosen after the fact. What it cannot see is a fit that looks at its rows
+without asking: that fits depend on answers alone is tested by replaying the answers of one panel to another.
 """
 
 from __future__ import annotations
@@ -91,10 +92,18 @@ def audit(
     >>> audit(plan, neighbours, runs=400).passed, audit(plan, neighbours, runs=400, noise=0.25).passed
     (True, False)
     """
-    if runs < 2:
-        raise InputError(f"runs={runs}: expected at least two, one for each panel")
-    rng = np.random.default_rng(0)
-    scaled = tuple(Curator.of(privacy.admit(panel), privacy, rng).rows for panel in panels)
+    most_told = _lower_bound([0, 0], runs) if runs >= 2 else 0.0
+    if most_told <= privacy.mu:
+        raise InputError(
+            f"runs={runs}: even if all decisions were right, that would show no more than μ = {most_told:.3g}, and "
+            f"{privacy.mu:.3g} is claimed; make more runs, or audit a smaller ε"
+        )
+    if panels[0].n_columns != panels[1].n_columns or any(np.any(one.row_counts > privacy.most) for one in panels):
+        raise InputError(
+            f"the panels to tell apart must have the same columns and at most {privacy.most} entries in a row: which "
+            "entries of longer rows are used is drawn anew in each fit, and is not audited"
+        )
+    scaled = tuple(Curator.of(privacy.admit(panel), privacy).rows for panel in panels)
     pair = (scaled[0], scaled[1])
     wrong = [0, 0]
     for run in range(runs):
@@ -102,13 +111,18 @@ def audit(
         watched = _Watched(pair[which], privacy, pair, noise, draw)
         RELEASES[privacy.mechanism](watched, rank, np.random.default_rng(run))
         wrong[which] += (watched.evidence > 0) != bool(which)
+    return Audit(privacy.mu, _lower_bound(wrong, runs), runs)
+
+
+def _lower_bound(wrong: list[int], runs: int) -> float:
+    """On μ, from the wrong decisions for either panel."""
     tried = (runs - runs // 2, runs // 2)
     quantile = 1 - (1 - CONFIDENCE) / 2
     upper = [
-        beta.ppf(quantile, errors + 1, number - errors) if errors < number else 1.0
+        float(beta.ppf(quantile, errors + 1, number - errors)) if errors < number else 1.0
         for errors, number in zip(wrong, tried, strict=True)
     ]
-    return Audit(privacy.mu, float(max(-ndtri(upper[0]) - ndtri(upper[1]), 0.0)), runs)
+    return max(-float(ndtri(upper[0])) - float(ndtri(upper[1])), 0.0)
 
 
 RELEASES: dict[str, Callable[[Curator, int, np.random.Generator], Any]] = {

@@ -41,7 +41,8 @@ from onesided.errors import InputError
 from onesided.moments import PairMoments
 from onesided.panel import Panel
 from onesided.privacy.curator import GRID, UNIT, Curator
-from onesided.privacy.released import Columns, Released, assembled
+from onesided.privacy.gradient import EARNED, MOST_COMMON
+from onesided.privacy.released import Columns, Released, assembled, likely
 from onesided.row_space import Center, principal_axes
 from onesided.solvers.lbfgs import lbfgs
 from onesided.solvers.result import Progress, SolveResult
@@ -77,12 +78,15 @@ def release_by_pairs(
     own = upper[0] == upper[1]
     columns = Columns(first, sums[own], counts[own], sum_noise=first_noise, noise=noise)
     means = columns.means()
-    total = max(float(columns.counts.sum()), 1.0)
+    total = max(float(columns.counts.sum()), noise * float(np.sqrt(d)))
     around = columns.squares - 2 * means * columns.sums + means**2 * columns.counts
-    typical = float(np.clip(around.sum() / total, 1e-6, 4.0))
+    error = noise * float(np.sqrt(d)) / total  # of the mean square, from noise
+    typical = max(likely(float(around.sum()) / total, error, 1.0), UNIT)
     sums = sums - counts * means[upper[0]] * means[upper[1]]
     shared = max(float(counts[~own].sum()), 1.0)
-    row_variance = float(np.clip(sums[~own].sum() / shared, 0.0, typical)) if center == "both" else 0.0
+    common = float(sums[~own].sum())
+    earned = center == "both" and common > EARNED * noise * float(np.sqrt(np.count_nonzero(~own)))
+    row_variance = float(np.clip(common / shared, 0.0, MOST_COMMON * typical)) if earned else 0.0
     with single_blas_thread():
         loss = _PairLoss(d, upper, sums, counts, noise, typical, row_variance)
         solve = loss.minimised(rank, rng, progress)
@@ -92,7 +96,7 @@ def release_by_pairs(
 
 def ask_pairs(curator: Curator) -> tuple[Array, Array, Array]:
     """Both questions: Σ v_i v_j and counts of all pairs i ≤ j, and Σ v of columns."""
-    d, most = curator.rows.n_columns, curator.privacy.most
+    d, most = curator.rows.n_columns, curator.most
     check_columns(d)
     sums, counts = curator.ask(
         "pairs",

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from onesided.panel import Panel
 from onesided.privacy.accounting import gaussian_delta
-from onesided.privacy.noise import Draw, whole_gaussian
+from onesided.privacy.noise import Draw, coarsened, whole_gaussian
 from onesided.privacy.plan import Mechanism, Neighbours, Privacy
 
 Array = npt.NDArray[Any]
@@ -100,9 +100,9 @@ class Curator:
     releases: list[Release] = field(default_factory=list)
 
     @classmethod
-    def of(cls, panel: Panel, privacy: Privacy, rng: np.random.Generator, draw: Draw = os.urandom) -> Curator:
+    def of(cls, panel: Panel, privacy: Privacy, draw: Draw = os.urandom) -> Curator:
         """The curator of an admitted panel: of long rows k entries are drawn, values are scaled and rounded."""
-        kept = cut_rows(panel, privacy.most, rng)
+        kept = cut_rows(panel, privacy.most, draw)
         scaled = np.clip((kept.values.astype(np.float64) - privacy.middle) / privacy.half, -1.0, 1.0)
         ids = kept.column_ids if kept.has_column_ids else None
         rows = Panel(kept.indptr, kept.columns, np.rint(scaled / GRID) * GRID, kept.n_columns, column_ids=ids)
@@ -120,8 +120,14 @@ class Curator:
         deviation = sensitivity / (self.privacy.mu * np.sqrt(share))
         exact = question(self.rows)
         noisy = np.rint(exact / unit) + self._noise(exact.size, deviation / unit).reshape(exact.shape)
+        noisy = coarsened(noisy, deviation / unit)
         self.releases.append(Release(what, exact.size, sensitivity, float(deviation)))
         return np.asarray(noisy * unit)
+
+    @property
+    def most(self) -> int:
+        """How many entries a row can have: k, or all columns where there are fewer."""
+        return min(self.privacy.most, self.rows.n_columns)
 
     def _noise(self, size: int, deviation: float) -> Array:
         return whole_gaussian(size, deviation, self.draw)
@@ -133,17 +139,21 @@ class Curator:
         return Account(plan.mechanism, neighbours, plan.epsilon, plan.delta, tuple(self.releases))
 
 
-def cut_rows(panel: Panel, most: int, rng: np.random.Generator) -> Panel:
+def cut_rows(panel: Panel, most: int, draw: Draw = os.urandom) -> Panel:
     """The panel with at most so many entries in a row, drawn at random from those of longer rows.
 
-    >>> cut_rows(Panel.from_dense([[1.0, 2.0, 3.0], [4.0, np.nan, np.nan]]), 2, np.random.default_rng(0)).row_counts
+    Every entry draws for itself, from a secure source: which are kept of one row says nothing of another, and is not
+    known to anybody. A mechanism is then a mixture over cuts, in each of which neighbours differ by one row of at most
+    so many entries.
+
+    >>> cut_rows(Panel.from_dense([[1.0, 2.0, 3.0], [4.0, np.nan, np.nan]]), 2).row_counts
     array([2, 1])
     """
     counts = panel.row_counts
     if not np.any(counts > most):
         return panel
     row = np.repeat(np.arange(panel.n_rows), counts)
-    order = np.lexsort((rng.random(panel.n_entries), row))
+    order = np.lexsort((np.frombuffer(draw(8 * panel.n_entries), dtype=np.uint64), row))
     place = np.empty(panel.n_entries, dtype=np.int64)
     place[order] = np.arange(panel.n_entries) - np.repeat(panel.indptr[:-1], counts)
     kept = place < most

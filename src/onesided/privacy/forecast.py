@@ -77,13 +77,13 @@ def forecast(privacy: Privacy, rows: int, columns: int, *, rank: int = 5, entrie
     for name, given, least in (("rows", rows, 2), ("columns", columns, 2), ("rank", rank, 1)):
         if given < least:
             raise InputError(f"{name}={given}: expected at least {least}")
-    if entries < 2:
+    if not entries >= 2:
         raise InputError(f"entries={entries:g}: expected at least two in a row, as pairs are what is learnt from")
     if privacy.mechanism == "central":
         central.check_columns(columns)
 
     def expected(n: float) -> Expected:
-        size = _Size(n, columns, min(entries, columns), min(rank, columns))
+        size = _Size(n, columns, min(entries, columns), min(rank, columns), min(privacy.most, columns))
         return EXPECTED[privacy.mechanism](privacy, size)
 
     what, noise, mean_noise, relative = expected(rows)
@@ -96,6 +96,7 @@ class _Size:
     d: int
     m: float
     r: int
+    k: int  # entries of a row at most
 
     @property
     def per_column(self) -> float:
@@ -115,7 +116,7 @@ def _gradient(privacy: Privacy, size: _Size) -> Expected:
     pairs = size.per_column * (size.m - 1) / size.m
     clip = gradient.clip_length(ASSUMED, size.r, privacy, pairs)
     noise = apart * clip * np.sqrt(privacy.passes / gradient.SHARES["passes"]) / privacy.mu
-    columns = np.sqrt(apart) * np.sqrt(3 * privacy.most / gradient.SHARES["columns"]) / privacy.mu
+    columns = np.sqrt(apart) * np.sqrt(3 * size.k / gradient.SHARES["columns"]) / privacy.mu
     relative = 2 * np.sqrt(2) * size.r * noise / (ASSUMED * pairs)
     scale = privacy.half
     return "each number of a pass", float(noise * scale**2), float(scale * columns / size.per_column), float(relative)
@@ -123,7 +124,7 @@ def _gradient(privacy: Privacy, size: _Size) -> Expected:
 
 def _central(privacy: Privacy, size: _Size) -> Expected:
     apart = 1.0 if privacy.neighbours == "add-remove" else 2.0
-    k = privacy.most
+    k = size.k
     noise = np.sqrt(apart) * np.sqrt(k * (k + 1) / central.SHARES["pairs"]) / privacy.mu
     first = apart * np.sqrt(k / central.SHARES["first moments"]) / privacy.mu
     relative = noise / (ASSUMED * size.per_pair) * size.averaged
@@ -132,7 +133,7 @@ def _central(privacy: Privacy, size: _Size) -> Expected:
 
 
 def _local(privacy: Privacy, size: _Size) -> Expected:
-    noise = 2 * np.sqrt(privacy.most) / privacy.mu
+    noise = 2 * np.sqrt(size.k) / privacy.mu
     relative = (noise**2 + ASSUMED) / (ASSUMED * np.sqrt(size.per_pair)) * size.averaged
     scale = privacy.half
     return "each value", float(scale * noise), float(scale * noise / np.sqrt(size.per_column)), float(relative)

@@ -26,13 +26,14 @@ that, and in 1 and 2 by √2 times, since two rows' vectors have inner product �
 means, ψ, τ², Z, Λ and c in later questions are computed from earlier answers alone, and adaptive composition adds up
 μ² = Σ μ_t². The start is random and knows nothing of the rows; there is no line search, no curvature but what follows
 from 1 and 2, and the number of passes is fixed. Drawing k entries of long rows is done row by row, so that a row still
-has one vector. No sampling is counted on. ∎
+has one vector, and by a secure source. No sampling is counted on. ∎
 
 **How a pass is used.** If pairs had their expected counts, N_ij = p_i p_j/Σp with p_j the pairs of column j, then
 Y = ZΛ − G/p would be the covariance applied to Z, with noise σ/p_j; columns with few pairs are shrunk by what that
-leaves of them. Its Rayleigh–Ritz values give Λ (below two standard errors of noise: zero), Y itself the next Z. The
-clip is c = 0.23 ψ √(r/a), a = r √passes / (μ₃ p̄): half way, on a logarithmic scale, between noise and the bias of
-clipping; chosen on synthetic panels of 2,000 to 200,000 rows, ε from 0.5 to 10.
+leaves of them. Its Rayleigh–Ritz values give Λ (below two standard errors of noise: zero), Y + sZ the next Z, with s
+the most negative value met: without the diagonal there are such, and a direction must not settle on one. The clip is
+c = 0.23 ψ √(r/a), a = r √passes / (μ₃ p̄): half way, on a logarithmic scale, between noise and the bias of clipping;
+chosen on synthetic panels of 2,000 to 200,000 rows, ε from 0.5 to 10.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from onesided.kernels import clipped
 from onesided.panel import Panel
 from onesided.privacy.curator import UNIT, Curator
 from onesided.privacy.plan import Privacy
-from onesided.privacy.released import Columns, Released, assembled
+from onesided.privacy.released import Columns, Released, assembled, likely
 from onesided.row_space import Center, principal_axes
 from onesided.solvers.result import Progress, SolveResult
 
@@ -57,7 +58,8 @@ Array = npt.NDArray[Any]
 SHARES = {"columns": 0.25, "all together": 0.05, "passes": 0.7}
 FINE = 2.0**-24  # of the largest length: the unit of contributions that are not multiples of UNIT
 CLIP, LEAST_CLIP, MOST_CLIP = 0.23, 0.5, 8.0
-EARNED = 2.0  # standard errors that a direction must stand out by
+EARNED = 2.0  # standard errors that a direction, or the row effect, must stand out by
+MOST_COMMON = 0.9  # of the mean square: the row effect is not all there is
 
 
 def release_by_gradient(
@@ -87,7 +89,7 @@ def ask_columns(curator: Curator) -> Columns:
     answer = curator.ask(
         "columns",
         question,
-        length=float(np.sqrt(3 * curator.privacy.most)),
+        length=float(np.sqrt(3 * curator.most)),
         opposed=False,
         share=SHARES["columns"],
         unit=UNIT,
@@ -100,7 +102,7 @@ class _Overall:
     """Question 2, and what follows from it."""
 
     def __init__(self, curator: Curator, means: Array, columns: Columns) -> None:
-        most = curator.privacy.most
+        most = curator.most
 
         def question(rows: Panel) -> Array:
             m = rows.row_counts
@@ -115,8 +117,11 @@ class _Overall:
         square, product, rows, pairs = curator.ask(
             "all together", question, length=2.0, opposed=False, share=SHARES["all together"], unit=FINE
         )
-        self.mean_square = float(np.clip(4 * square / max(rows, 1.0), 1e-6, 4.0))
-        self.row_variance = float(np.clip(4 * product / max(pairs, 1.0), 0.0, self.mean_square))
+        noise = curator.releases[-1].deviation
+        rows, some = max(rows, noise), max(pairs, noise)
+        self.mean_square = max(likely(4 * square / rows, 4 * noise / rows, 1.0), UNIT)
+        common = 4 * product / some if product > EARNED * noise else 0.0  # what noise alone might be is none
+        self.row_variance = float(np.clip(common, 0.0, MOST_COMMON * self.mean_square))
         # How many pairs each column is in, weighed 1/m, if all rows were of one length; no column with less than noise.
         counts = np.maximum(columns.counts, columns.noise)
         self.pairs = counts * (max(pairs, 0.0) * (most - 1) / max(float(columns.counts.sum()), 1.0))
@@ -136,7 +141,7 @@ def _passes(
     share = SHARES["passes"] / passes
     clip = clip_length(overall.mean_square, rank, curator.privacy, float(p.mean()))
     unit = clip * FINE
-    Z, strengths = _white(rng.standard_normal((len(p), rank)), p), np.zeros(rank)
+    Z, strengths, shift = _white(rng.standard_normal((len(p), rank)), p), np.zeros(rank), 0.0
     for made in range(passes):
         X = Z * np.sqrt(strengths)
         G = curator.ask(
@@ -154,9 +159,11 @@ def _passes(
         values, Y = values[::-1], Y @ axes[:, ::-1]
         error = noise * np.sqrt(np.sum(Z**2) / rank) / p.sum()  # of a Ritz value, from noise
         strengths = np.where(values > EARNED * error, values, 0.0)
-        size = np.maximum(values, error)
-        Y = Y * (size**2 / (size**2 + (noise / p[:, None]) ** 2))
-        Z = _white(Y / size, p)
+        shift = max(shift, -float(values[-1]))
+        size = np.maximum(values, max(error, shift))
+        kept = size**2 / (size**2 + (noise / p[:, None]) ** 2)
+        Y = Y * kept
+        Z = _white((Y + shift * (Z @ axes[:, ::-1]) * kept) / (size + shift), p)
         if progress is not None:
             progress(made + 1, float(strengths.sum()))
     return principal_axes(np.where(strengths > 0, Y / np.sqrt(np.where(strengths > 0, strengths, 1.0)), 0.0))

@@ -27,10 +27,11 @@ from onesided.privacy.curator import GRID, Curator
 def noised_values(curator: Curator) -> Panel:
     """The panel with noise on its values, in the units of the data."""
     rows, plan = curator.rows, curator.privacy
+    longest = max(1, int(rows.row_counts.max(initial=0)))  # k or less: the pattern is known
     noisy = curator.ask(
         "values",
         lambda panel: panel.values,
-        length=2 * float(np.sqrt(plan.most)),
+        length=2 * float(np.sqrt(longest)),
         opposed=False,
         share=1.0,
         unit=GRID,

@@ -3,8 +3,8 @@
 =======================================================  ==========================================================
 found                                                    message
 =======================================================  ==========================================================
-``epsilon`` not above 0, or infinite                     epsilon=0: expected a finite number above 0 …
-``delta`` not between 0 and 1                            delta=0: expected a number above 0 and below 1 …
+``epsilon`` not from 0.001 to 10,000                     epsilon=0: expected a number from 0.001 to 10000 …
+``delta`` not from 10⁻¹⁵ to below 1                      delta=0: expected a number from 1e-15 to 1 …
 no ``bounds``, or such that do not enclose an interval   bounds are missing: without them one value could be …
 no ``max_entries``, or below 2                           max_entries is missing: …
 ``neighbours`` other than add-remove, with "local"       the local mechanism has its own neighbours …
@@ -13,6 +13,7 @@ values outside the bounds, without ``clip_values``       3 values lie outside th
 rows of unequal weight                                   rows have weights from 0.5 to 2 …
 a panel with column ids, without ``columns``             which columns occur was learnt from the rows …
 columns of the panel that ``columns`` does not list      2 column ids unknown to the plan …
+``columns`` of another number than an array has          the plan lists 3 columns, and the rows have 30 …
 =======================================================  ==========================================================
 """
 
@@ -29,7 +30,7 @@ import numpy.typing as npt
 from onesided.errors import InputError, check_choice, counted, examples
 from onesided.ids import as_ids, find_ids
 from onesided.panel import Panel
-from onesided.privacy.accounting import gaussian_mu
+from onesided.privacy.accounting import DELTAS, EPSILONS, gaussian_mu
 
 Array = npt.NDArray[Any]
 Mechanism = Literal["gradient", "central", "local"]
@@ -37,6 +38,8 @@ Neighbours = Literal["add-remove", "replace"]
 
 MECHANISMS: tuple[Mechanism, ...] = ("gradient", "central", "local")
 PASSES = 5
+LARGEST = 1e70  # of a bound: its square and fourth power are numbers
+NARROWEST = 1e-9  # of the larger bound: values between narrower ones are hardly told apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,28 +93,28 @@ class Privacy:
     def __post_init__(self) -> None:
         check_choice("mechanism", self.mechanism, MECHANISMS)
         check_choice("neighbours", self.neighbours, ("add-remove", "replace"))
-        if not _number(self.epsilon) or not 0 < self.epsilon < np.inf:
-            raise InputError(f"epsilon={self.epsilon!r}: expected a finite number above 0, usually from 0.1 to 10")
-        if not _number(self.delta) or not 0 < self.delta < 1:
-            raise InputError(f"delta={self.delta!r}: expected a number above 0 and below 1, less than one in all rows")
+        _check_between("epsilon", self.epsilon, *EPSILONS, "usually from 0.1 to 10")
+        _check_between("delta", self.delta, *DELTAS, "less than one in all rows")
+        if self.delta == 1:
+            raise InputError(f"delta={self.delta!r}: expected a number below 1, less than one in all rows")
         if self.bounds is None:
             raise InputError(
                 "bounds are missing: without them one value could be anything, and no noise would hide it; "
                 "say what an entry can be, for example bounds=(1, 5)"
             )
-        if len(self.bounds) != 2 or not all(_number(one) and np.isfinite(one) for one in self.bounds):
-            raise InputError(f"bounds={self.bounds!r}: expected two finite numbers, the least and the largest value")
-        if not self.bounds[0] < self.bounds[1]:
-            raise InputError(f"bounds={self.bounds!r}: expected the least value first, below the largest")
         if self.max_entries is None:
             raise InputError(
                 "max_entries is missing: without it one row could hold anything; say how many of a row's entries are "
                 "used at most, for example max_entries=20"
             )
-        for name, least in (("max_entries", 2), ("passes", 1)):
-            given: Any = getattr(self, name)
-            if not _number(given) or given != int(given) or given < least:
-                raise InputError(f"{name}={given!r}: expected a whole number of at least {least}")
+        # As they are looked at again: plain numbers, and columns that can be gone through more than once.
+        object.__setattr__(self, "bounds", _checked_bounds(self.bounds))
+        object.__setattr__(self, "max_entries", _checked_whole("max_entries", self.max_entries, 2))
+        object.__setattr__(self, "passes", _checked_whole("passes", self.passes, 1))
+        if isinstance(self.columns, str):
+            check_choice("columns", self.columns, ("public",))
+        elif self.columns is not None:
+            object.__setattr__(self, "columns", _checked_columns(self.columns))
         if self.mechanism == "local" and self.neighbours != "add-remove":
             raise InputError(
                 "the local mechanism has its own neighbours, panels of the same pattern; leave neighbours out"
@@ -178,6 +181,13 @@ class Privacy:
             check_choice("columns", self.columns, ("public",))
             return panel
         listed = as_ids(self.columns, "columns")
+        if not panel.has_column_ids and len(listed) != panel.n_columns:
+            raise InputError(
+                f"the plan lists {len(listed):,} columns, and the rows have {panel.n_columns:,} without ids to match "
+                "them by; leave columns out where rows are arrays, whose columns are known in advance"
+            )
+        if not panel.has_column_ids:
+            return Panel(panel.indptr, panel.columns, panel.values, panel.n_columns, column_ids=listed)
         known = find_ids(listed, panel.column_ids)[1] | (panel.column_counts == 0)
         if not known.all():
             strangers = panel.column_ids[~known]
@@ -190,3 +200,35 @@ class Privacy:
 
 def _number(one: Any) -> bool:
     return isinstance(one, Real) and not isinstance(one, bool)
+
+
+def _check_between(name: str, given: Any, least: float, most: float, hint: str) -> None:
+    if not _number(given) or not least <= given <= most:
+        raise InputError(f"{name}={given!r}: expected a number from {least:g} to {most:g}, {hint}")
+
+
+def _checked_bounds(bounds: Any) -> tuple[float, float]:
+    pair = list(bounds) if np.ndim(bounds) == 1 else []
+    if len(pair) != 2 or not all(_number(one) and abs(one) <= LARGEST for one in pair):
+        raise InputError(
+            f"bounds={bounds!r}: expected two numbers of at most {LARGEST:g}, the least and the largest value"
+        )
+    low, high = float(pair[0]), float(pair[1])
+    if not high - low > NARROWEST * max(abs(low), abs(high), 1 / LARGEST):
+        raise InputError(f"bounds={(low, high)!r}: expected the least value first, and well below the largest")
+    return low, high
+
+
+def _checked_whole(name: str, given: Any, least: int) -> int:
+    if not _number(given) or not least <= given < 2**31 or given != int(given):
+        raise InputError(f"{name}={given!r}: expected a whole number of at least {least}")
+    return int(given)
+
+
+def _checked_columns(columns: Any) -> tuple[Any, ...]:
+    if np.ndim(columns) == 0 and not hasattr(columns, "__iter__"):
+        raise InputError(f'columns={columns!r}: expected a list of all column ids, or "public"')
+    listed = as_ids(list(columns), "columns")
+    if len(np.unique(listed)) < len(listed):
+        raise InputError("columns lists an id twice; expected every column once")
+    return tuple(listed.tolist())

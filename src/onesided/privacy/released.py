@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import truncnorm
 
 from onesided.privacy.curator import Account
 from onesided.privacy.plan import Privacy
@@ -40,8 +41,9 @@ class Columns:
 
     def means(self) -> Array:
         """The mean of each column, shrunk to that of all entries by as much as noise and the few rows warrant."""
-        total = max(float(self.counts.sum()), 1.0)
-        middle = float(np.clip(self.sums.sum() / total, -1.0, 1.0))
+        total = max(float(self.counts.sum()), self.noise * float(np.sqrt(len(self.counts))))
+        error = self.sum_noise * float(np.sqrt(len(self.counts))) / total
+        middle = likely(float(self.sums.sum()) / total + 1.0, error, 2.0) - 1.0
         spread = float(np.clip(self.squares.sum() / total - middle**2, 0.0, 1.0))
         counts = np.maximum(self.counts, 0.0)
         noise = counts * spread + self.sum_noise**2 + (middle * self.noise) ** 2
@@ -70,6 +72,20 @@ def shrunk(sums: Array, counts: Array, noise: Array) -> Array:
     variance = max(left, 0.0) / weight if weight > 0 else 0.0
     scale = counts**2 * variance + noise
     return np.asarray(counts * sums * variance / np.where(scale > 0, scale, 1.0))
+
+
+def likely(estimate: float, error: float, most: float) -> float:
+    """What a number between 0 and ``most`` is likely to be, given a noisy estimate of it: its posterior mean.
+
+    >>> round(likely(0.5, 0.01, 1.0), 6), round(likely(-2.0, 1.0, 1.0), 2)
+    (0.5, 0.32)
+    """
+    if not error > 0:
+        return float(np.clip(estimate, 0.0, most))
+    low, high = -estimate / error, (most - estimate) / error
+    if low > 30 or high < -30:  # far outside: at the nearer end, but for the noise
+        return min(error / max(low, 1.0), most / 2) if low > 0 else max(most - error / max(-high, 1.0), most / 2)
+    return float(np.clip(truncnorm.mean(low, high, estimate, error), 0.0, most))
 
 
 def assembled(

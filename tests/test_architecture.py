@@ -33,6 +33,8 @@ ROOMS = [
     "solvers",
     "row_space",
     "imputation",
+    "similarity",
+    "recommendation",
     "refinement",
     "selection",
     "recoverability",

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import asdict, replace
+from itertools import islice
 from numbers import Integral, Real
 from os import PathLike
 from time import perf_counter
@@ -47,6 +48,7 @@ from onesided.checkpoint import Checkpoint, Work
 from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError, counted
 from onesided.estimator import OneSidedEstimator, Unknown, generator
+from onesided.ids import known_positions
 from onesided.imputation import BestLinearPredictor, LeastSquares, RowNoise, check_positions
 from onesided.making import Making
 from onesided.moments import PairMoments
@@ -58,10 +60,11 @@ from onesided.privacy.curator import Account, Curator, Release
 from onesided.privacy.gradient import release_by_gradient
 from onesided.privacy.local import noise_deviation, noised_values
 from onesided.privacy.plan import Privacy
+from onesided.privacy.released import LEAST_NOISE, likely, shrunk
+from onesided.recommendation import Recommended, best_unseen
 from onesided.refinement import MEMORY, Refine, working_memory
 from onesided.row_space import (
     NOISE_FLOOR,
-    SMALLEST_NOISE,
     Center,
     Refinement,
     RowSpace,
@@ -82,6 +85,7 @@ from onesided.selection import (
     fit_row_space,
     select,
 )
+from onesided.similarity import Similar, correlations, standard_errors
 from onesided.solvers.gradient_descent import gradient_descent, random_start, stable_step
 from onesided.solvers.result import Progress
 from onesided.solvers.spectral import top_eigenpairs
@@ -267,7 +271,11 @@ class OneSidedCompletion(OneSidedEstimator):
         began = perf_counter()
         panel = self._read_for_fit(X)
         if self.privacy is not None:
-            self._fit_privately(panel, self.privacy, progress, checkpoint)
+            try:
+                self._fit_privately(panel, self.privacy, progress, checkpoint)
+            except BaseException:  # what was read of the rows must not stay
+                self._forget()
+                raise
         else:
             self._fit_openly(with_weights_as_counts(panel), generator(self.random_state), progress, checkpoint)
         self.making_ = Making(perf_counter() - began if self.privacy is None else None)
@@ -317,11 +325,13 @@ class OneSidedCompletion(OneSidedEstimator):
             panel.column_ids,
             panel.has_column_ids,
         )
-        rng = generator(self.random_state)
-        curator = Curator.of(panel, privacy, rng)
+        if hasattr(self, "feature_names_in_"):  # those that the rows have; ids are those of the plan
+            del self.feature_names_in_
+        rng = generator(self.random_state)  # for what is public alone: the start
+        curator = Curator.of(panel, privacy)
         if privacy.mechanism == "local":
             self._fit_openly(noised_values(curator), rng, progress)
-            self._forget_rows(noise_deviation(curator) ** 2)
+            self._forget_rows(curator.rows, noise_deviation(curator) ** 2)
             self.privacy_ = curator.account()
             return
         rank = self._affordable_rank(panel)
@@ -353,6 +363,8 @@ class OneSidedCompletion(OneSidedEstimator):
                     f"{name}={given!r} would go over the rows again, which no part of the budget pays for: "
                     f"leave {name} out of a private fit"
                 )
+        if panel.n_columns == 1:
+            raise InputError("the panel has one column (n_features = 1); a row space needs at least two")
         if self.rank > panel.n_columns:
             raise InputError(
                 f"rank={self.rank} is larger than the panel's {panel.n_columns} columns; choose at most "
@@ -360,15 +372,38 @@ class OneSidedCompletion(OneSidedEstimator):
             )
         return int(self.rank)
 
-    def _forget_rows(self, noise: float) -> None:
-        """After a fit to values with noise of known variance: take it off, and keep nothing of single columns' rows."""
-        measured = self.measured_.without(noise)
-        seen = measured.counts > 0
-        mean_count = float(measured.counts[seen].mean())
-        least = NOISE_FLOOR * float(measured.around(self.mean_).diagonal[seen].mean())
-        self.noise_variance_ = np.maximum(self.noise_variance_ - noise, max(least, SMALLEST_NOISE))
-        self.row_noise_, self.blend_, self.mean_blend_ = RowNoise(), np.inf, np.inf
-        self._set_row_space(replace(measured, counts=np.where(seen, mean_count, 0.0)), None)
+    def _forget_rows(self, rows: Panel, noise: float) -> None:
+        """After a fit to values with noise of known variance: take it off, and keep nothing of single columns' rows.
+
+        Means are shrunk by it and held to the bounds, and directions that noise alone might have are dropped: the
+        covariance of d columns, each pair seen N₂ times on average, has eigenvalues up to 2 v √(d/N₂) from noise, v the
+        variance of a noisy value.
+        """
+        assert self.privacy is not None
+        measured = self.measured_
+        seen, d = measured.counts > 0, rows.n_columns
+        total = float(measured.counts @ measured.around(self.mean_).diagonal / measured.counts.sum())
+        middle = float(measured.counts @ self.mean_ / measured.counts.sum())
+        away = shrunk(measured.counts * (self.mean_ - middle), measured.counts, measured.counts * total)
+        low, high = self.privacy.middle - self.privacy.half, self.privacy.middle + self.privacy.half
+        middle = low + likely(middle - low, float(np.sqrt(total / measured.counts.sum())), high - low)
+        self.mean_ = np.clip(middle + away, low, high) if self.center_ != "none" else self.mean_
+        m = rows.row_counts.astype(np.float64)
+        pairs = float(np.sum(m * (m - 1))) / (d * (d - 1))
+        strengths = np.sum(self.factor_**2, axis=0)
+        found = strengths > 2 * total * np.sqrt(d / max(pairs, 1e-300))
+        self.factor_ = np.where(found, self.factor_, 0.0)
+        if self.row_variance_ * d <= 2 * total * np.sqrt(d / max(pairs, 1e-300)):
+            self.row_variance_ = 0.0
+        diagonal = np.maximum(measured.around(self.mean_).diagonal - noise, 0.0)
+        typical = float(measured.counts @ diagonal / measured.counts.sum())
+        explained = np.sum(self.factor_**2, axis=1) + self.row_variance_
+        least = LEAST_NOISE * max(typical, NOISE_FLOOR * self.privacy.half**2)
+        self.noise_variance_ = np.maximum(typical - explained, least)
+        self.spread_, self.row_noise_, self.blend_, self.mean_blend_ = None, RowNoise(), np.inf, np.inf
+        kept = np.where(seen, np.maximum(typical, explained) + self.mean_**2, 0.0)
+        counts = np.where(seen, float(measured.counts[seen].mean()), 0.0)
+        self._set_row_space(replace(measured, diagonal=kept, means=self.mean_, counts=counts), None)
 
     def _choose(
         self, panel: Panel, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
@@ -411,7 +446,8 @@ class OneSidedCompletion(OneSidedEstimator):
     def fitted_setting(self) -> Setting:
         """What the row space was fitted with, to fit it to other rows (:func:`onesided.selection.fit_row_space`).
 
-        >>> OneSidedCompletion(1).fit([[1.0, 2.0], [2.0, 4.0], [3.0, 1.0]]).fitted_setting().rank
+        >>> model = OneSidedCompletion(1, center="columns", diagonal="free")
+        >>> model.fit([[1.0, 2.0], [2.0, 4.0], [3.0, 1.0]]).fitted_setting().rank
         1
         """
         check_is_fitted(self)
@@ -471,6 +507,61 @@ class OneSidedCompletion(OneSidedEstimator):
         panel = self._read_for_use(X, unknown)
         values, deviation = self._predictor().impute_at(panel, *check_positions(panel, rows, columns))
         return (values, deviation) if return_std else values
+
+    def similar(self, column: Any, n: int = 10) -> list[Similar]:
+        """The n columns that are most correlated with one, beyond means and row effects, best first.
+
+        See :mod:`onesided.similarity` for what the correlation and its standard error are. Columns of other parts of
+        the panel, and columns never seen beside another, are left out: nothing is known of them together.
+
+        >>> from onesided import synthetic
+        >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 20, 2, rng=0), 6, rng=1)
+        >>> model = OneSidedCompletion(2, center="columns", random_state=0).fit(panel)
+        >>> [(one.id, round(one.correlation, 1)) for one in model.similar(3, n=2)]
+        [(17, 0.9), (19, 0.9)]
+        """
+        predictor = self._predictor()
+        check_number(n)
+        (position,) = known_positions(self.column_ids_, [column], "column")
+        parts, supported = self.measured_.parts, self.measured_.supported
+        linked = supported & (parts == parts[position]) & supported[position]
+        linked[position] = False
+        rho, others = correlations(predictor, position), np.flatnonzero(linked)
+        best = others[np.argsort(-rho[others], kind="stable")[:n]]
+        panel = self.second_moment_.panel
+        if panel is None:
+            return [Similar(_plain(self.column_ids_[j]), float(rho[j]), None, None) for j in best]
+        errors = standard_errors(predictor, panel, position, best, np.random.default_rng(0))
+        counts = self.second_moment_.shared_rows([position], best)[0] if len(best) else []
+        return [
+            Similar(_plain(self.column_ids_[j]), float(rho[j]), float(error), float(count))
+            for j, error, count in zip(best, errors, counts, strict=True)
+        ]
+
+    def recommend(self, X: Any, n: int = 10, *, unknown: Unknown = "refuse") -> list[list[Recommended]]:
+        """For each row of X, its n unseen columns of the highest predicted values, best first.
+
+        With rank 0 these are the columns of the highest means, the same for every row. Columns never seen beside
+        another are left out, as are those that no chain of rows links to any entry of the row.
+
+        >>> model = OneSidedCompletion(1, center="columns", diagonal="free")
+        >>> model = model.fit([[5.0, 4.0, 1.0], [4.0, 4.0, 2.0], [1.0, 2.0, 5.0]])
+        >>> [one.id for one in model.recommend([[5.0, float("nan"), float("nan")]])[0]]
+        [1, 2]
+        """
+        panel, predictor = self._read_for_use(X, unknown), self._predictor()
+        check_number(n)
+        best = best_unseen(predictor, panel, self.measured_.supported, n)
+        rows = np.repeat(np.arange(panel.n_rows), [len(one) for one in best])
+        columns = np.concatenate(best) if best else np.empty(0, dtype=np.int64)
+        found = iter(zip(columns, *predictor.impute_at(panel, rows, columns), strict=True))
+        return [
+            [
+                Recommended(_plain(self.column_ids_[j]), float(value), float(deviation))
+                for j, value, deviation in islice(found, len(one))
+            ]
+            for one in best
+        ]
 
     def bootstrap(
         self, *, replicates: int = 50, random_state: Any = None, progress: Replicated | None = None
@@ -564,8 +655,9 @@ class OneSidedCompletion(OneSidedEstimator):
     def _plain_parameters(self) -> dict[str, Any]:
         plain = super()._plain_parameters()
         if self.privacy is not None:  # its columns are those of the model
-            plan = asdict(self.privacy)
-            plain["privacy"] = plan | {"columns": None if plan["columns"] is None else "public"}
+            plain["privacy"] = asdict(self.privacy) | {
+                "columns": "public" if self.privacy.columns == "public" else None
+            }
         return plain
 
     @classmethod
@@ -582,6 +674,7 @@ class OneSidedCompletion(OneSidedEstimator):
         chosen |= {name: one if np.isfinite(one) else None for name, one in counts.items()}  # JSON has no infinity
         chosen["row_level"] = self.row_noise_.level
         chosen["making"] = asdict(self.making_)
+        chosen["columns_listed"] = self.privacy is not None and self.privacy.columns not in (None, "public")
         chosen["privacy"] = None if self.privacy_ is None else asdict(self.privacy_)
         return chosen | {"selection": None if self.selection_ is None else asdict(self.selection_)}
 
@@ -598,6 +691,8 @@ class OneSidedCompletion(OneSidedEstimator):
         spent = fitted.get("privacy")
         self.privacy_ = None
         if spent is not None:
+            if fitted["columns_listed"] and self.privacy is not None:
+                self.privacy = replace(self.privacy, columns=tuple(self.column_ids_.tolist()))
             releases = tuple(Release(**one) for one in spent.pop("releases"))
             self.privacy_ = Account(**spent, releases=releases)
         self.selection_ = None
@@ -737,6 +832,16 @@ class HajekGD(OneSidedEstimator):
         return LeastSquares(np.ascontiguousarray(self.components_.T))
 
     _saved_arrays: ClassVar[tuple[str, ...]] = (*OneSidedEstimator._saved_arrays, "components", "eigenvalues")
+
+
+def check_number(n: Any) -> None:
+    """Refuse a number of columns that is not a whole one of at least one."""
+    if not isinstance(n, Integral) or int(n) < 1:
+        raise InputError(f"n={n!r}: expected a whole number of at least 1")
+
+
+def _plain(one: Any) -> Any:
+    return one.item() if isinstance(one, np.generic) else one
 
 
 def with_weights_as_counts(panel: Panel) -> Panel:

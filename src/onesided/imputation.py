@@ -95,6 +95,17 @@ class BestLinearPredictor:
         (q,) = self._solve(panel, lambda q, covariance: (q,))
         return q
 
+    def posteriors(self, panel: Panel) -> tuple[Array, Array]:
+        """q of every row, and S, its posterior covariance."""
+        q, covariance = self._solve(panel, lambda q, covariance: (q, covariance))
+        return q, covariance
+
+    def reaches(self, panel: Panel) -> Array:
+        """Of every row and column, whether the row has an entry in a part that the column is linked to."""
+        if not self._in_parts:
+            return np.ones(panel.shape, dtype=bool)
+        return self._linked(panel, *np.indices(panel.shape))
+
     def impute(self, panel: Panel) -> Array:
         """Every row filled in; observed entries stay as they are."""
         q = self.coordinates(panel)
@@ -112,7 +123,7 @@ class BestLinearPredictor:
         for first in range(0, panel.n_rows, step):
             rows = np.arange(first, min(first + step, panel.n_rows))
             part = panel.take_rows(rows)
-            q, covariance = self._solve(part, lambda q, covariance: (q, covariance))
+            q, covariance = self.posteriors(part)
             variance = self._variance(q, covariance)
             if self._in_parts:
                 linked = self._linked(part, *np.indices(part.shape))
@@ -130,7 +141,7 @@ class BestLinearPredictor:
             here = by_row[first : first + step]
             asked, u = np.unique(rows[here], return_inverse=True)
             part = panel.take_rows(asked)
-            q, covariance = self._solve(part, lambda q, covariance: (q, covariance))
+            q, covariance = self.posteriors(part)
             if self._in_parts:
                 u = u + len(asked) * ~self._linked(part, u, columns[here])
                 others = self._elsewhere(q, covariance)

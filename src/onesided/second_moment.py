@@ -261,6 +261,12 @@ class SecondMoment(LinearOperator):
         own = (rows == columns) & (self.measured.counts[rows] > 0)
         return np.where(own, self.measured.diagonal[rows], values)
 
+    def shared_rows(self, rows: Iterable[int], columns: Iterable[int]) -> Array:
+        """The weight of the rows that have both columns, at the given positions; the panel must be at hand."""
+        if self.panel is None:
+            raise InputError("rows are counted in the panel, and this model has none: give the panel, or fit again")
+        return self._measure(self._positions(rows), self._positions(columns))[1]
+
     def to_dense(self) -> Array:
         """All of T, d × d."""
         everything = np.arange(self.shape[0])

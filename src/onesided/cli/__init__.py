@@ -20,7 +20,9 @@ from onesided.cli.inspect import inspect
 from onesided.cli.pack import pack
 from onesided.cli.privacy import privacy
 from onesided.cli.project import project
+from onesided.cli.recommend import recommend
 from onesided.cli.reproduce import reproduce
+from onesided.cli.similar import similar
 from onesided.errors import InputError
 
 
@@ -65,5 +67,5 @@ def main() -> None:
     """
 
 
-for command in (data, demo, doctor, fit, impute, inspect, pack, privacy, project, reproduce):
+for command in (data, demo, doctor, fit, impute, inspect, pack, privacy, project, recommend, reproduce, similar):
     main.add_command(command)

@@ -1,0 +1,102 @@
+"""``onesided recommend``: the best unseen columns for a row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onesided.cli.console import EXISTING_FILE, TABLE_OR_PANEL, json_option, print_result, read_panel, table_options
+from onesided.cli.impute import align
+from onesided.cli.naming import labelled, named, names_option, print_table
+from onesided.errors import InputError, examples
+
+if TYPE_CHECKING:
+    from onesided.completion import OneSidedCompletion
+    from onesided.panel import Panel
+
+
+@click.command()
+@click.argument("model", type=EXISTING_FILE)
+@click.argument("table", type=TABLE_OR_PANEL, required=False)
+@click.option("--row-id", metavar="ID", help="The row to recommend for; not needed where TABLE has one row alone.")
+@click.option("-n", "number", type=click.IntRange(min=1), default=10, show_default=True, help="How many columns.")
+@click.option(
+    "--unknown",
+    type=click.Choice(["refuse", "drop"]),
+    default="refuse",
+    show_default=True,
+    help="When the row has entries in columns that are not in the model: refuse them, or drop them.",
+)
+@names_option
+@table_options
+@json_option
+def recommend(
+    model: str,
+    table: str | None,
+    row_id: str | None,
+    number: int,
+    unknown: Any,
+    names_table: str | None,
+    as_json: bool,
+    **reading: Any,
+) -> None:
+    """List the columns that a row has not, and would have the highest values in.
+
+    Without TABLE the row is one of those that the MODEL was fitted to. A TABLE, in any format that "onesided fit"
+    reads, holds what is known of other rows; they need not have been there when the model was fitted. Listed are the
+    columns of the highest predicted values, each with the standard deviation of an entry around it.
+
+    \b
+    Example:
+        onesided recommend movies.onesided --row-id 17 --names movies.dat
+        onesided recommend movies.onesided my-ratings.csv
+    """
+    from onesided.completion import OneSidedCompletion
+
+    fitted = OneSidedCompletion.load(model)
+    names = named(fitted, names_table)
+    panel = _panel(fitted, model, table, unknown, reading)
+    row = _row(panel, row_id, table or model)
+    found = fitted.recommend(row, number)[0]
+    places = {one: place for place, one in enumerate(fitted.column_ids_.tolist())}
+    row_name = str(row.row_ids[0])
+    if as_json:
+        best = [
+            labelled(names, places[one.id]) | {"value": one.value, "standard_deviation": one.standard_deviation}
+            for one in found
+        ]
+        print_result({"row": row_name, "entries": row.n_entries, "recommended": best}, as_json)
+        return
+    if fitted.rank_ == 0 or not fitted.factor_.any():
+        click.echo(
+            "The model has no factor (rank 0): every row is recommended the columns of the highest means.", err=True
+        )
+    if not found:
+        click.echo(f"There is nothing to recommend to {row_name}: it has every column that the model can place.")
+        return
+    lines = [(names[places[one.id]], f"{one.value:.3g}", f"{one.standard_deviation:.2g}") for one in found]
+    print_table((f"for {row_name}", "value", "standard deviation"), lines)
+
+
+def _panel(model: OneSidedCompletion, path: str, table: str | None, unknown: Any, reading: dict[str, Any]) -> Panel:
+    """The rows to choose from, over the model's columns."""
+    if table is not None:
+        return align(read_panel(table, **reading)[0], model.column_ids_, unknown)
+    if model.second_moment_.panel is None:
+        raise InputError(f"{path} holds no rows: name a table with those to recommend for")
+    return model.second_moment_.panel
+
+
+def _row(panel: Panel, row_id: str | None, where: str) -> Panel:
+    """The panel of one row."""
+    if row_id is None:
+        if panel.n_rows != 1:
+            raise InputError(
+                f"{where} has {panel.n_rows:,} rows; say which with --row-id, for example {panel.row_ids[0]}"
+            )
+        return panel
+    ids = [str(one) for one in panel.row_ids.tolist()]
+    if row_id not in ids:
+        raise InputError(f"{where} has no row {row_id!r}; its rows are such as {examples(panel.row_ids)}")
+    return panel.take_rows([ids.index(row_id)])

@@ -1,0 +1,61 @@
+"""``onesided similar``: a column's nearest columns."""
+
+from __future__ import annotations
+
+import click
+
+from onesided.cli.console import EXISTING_FILE, json_option, print_result
+from onesided.cli.naming import labelled, named, names_option, print_table
+
+
+@click.command()
+@click.argument("model", type=EXISTING_FILE)
+@click.argument("column")
+@click.option("-n", "number", type=click.IntRange(min=1), default=10, show_default=True, help="How many columns.")
+@names_option
+@json_option
+def similar(model: str, column: str, number: int, names_table: str | None, as_json: bool) -> None:
+    """List the columns that go together with COLUMN in a fitted MODEL.
+
+    COLUMN is an id or, with --names, a name or a part of one. Columns are listed by the correlation of their entries in
+    the same row, beyond what means and the level of the row explain: 1 where knowing one tells the other, 0 where it
+    tells nothing. The standard error says how far it may be off; "rows" is how many rows have both columns. Few or no
+    common rows do not matter: other columns link the two.
+
+    \b
+    Example:
+        onesided similar movies.onesided 2571
+        onesided similar movies.onesided "blade runner" --names movies.dat
+    """
+    from onesided.completion import OneSidedCompletion
+
+    fitted = OneSidedCompletion.load(model)
+    names = named(fitted, names_table)
+    position = names.find(column)
+    places = {one: place for place, one in enumerate(fitted.column_ids_.tolist())}
+    found = fitted.similar(fitted.column_ids_[position], number)
+    if as_json:
+        nearest = [
+            labelled(names, places[one.id])
+            | {"correlation": one.correlation, "standard_error": one.standard_error, "rows": one.count}
+            for one in found
+        ]
+        print_result(labelled(names, position) | {"similar": nearest}, as_json)
+        return
+    if fitted.rank_ == 0 or not fitted.factor_.any():
+        click.echo(
+            "The model has no factor (rank 0): beyond means and row effects no two columns go together.", err=True
+        )
+    if not found:
+        click.echo(f"No column is linked to {names[position]} by a chain of rows: there is nothing to compare it with.")
+        return
+    lines = [
+        (
+            names[places[one.id]],
+            f"{one.correlation:.3f}",
+            "–" if one.standard_error is None else f"{one.standard_error:.3f}",
+            "–" if one.count is None else f"{one.count:,.0f}",
+        )
+        for one in found
+    ]
+    print_table((names[position], "correlation", "standard error", "rows"), lines)

@@ -605,7 +605,7 @@ def test_models_travel_with_what_was_chosen(both, answers, tmp_path):
         model.save(tmp_path / "small", panel=False)
         small = OneSidedCompletion.load(tmp_path / "small")
         np.testing.assert_allclose(small.second_moment_.to_dense(), model.second_moment_.to_dense(), rtol=1e-12)
-        with pytest.raises(InputError, match="saved without its panel: fit it again"):
+        with pytest.raises(InputError, match="this model has no panel: it was saved without"):
             small.bootstrap()
 
 

@@ -308,7 +308,7 @@ class OneSidedCompletion(OneSidedEstimator):
         self.row_noise_ = BestLinearPredictor.of(found).learn_row_noise(panel)
         self.privacy_: Account | None = None
         self._set_row_space(Measured.from_panel(panel), panel)
-        warn_of_parts(self.measured_)
+        warn_of_parts(self.measured_, stacklevel=4)
 
     def _fit_privately(
         self,
@@ -422,7 +422,7 @@ class OneSidedCompletion(OneSidedEstimator):
             warnings.warn(
                 f"fewer than ten rows have two entries: too few to choose by holding some out; rank={setting.rank}, "
                 f"center={setting.center!r} and diagonal={setting.diagonal!r} are taken: name others to change that",
-                stacklevel=3,
+                stacklevel=4,
             )
             return setting, None
         selection = select(
@@ -473,7 +473,7 @@ class OneSidedCompletion(OneSidedEstimator):
         warnings.warn(
             f"the moment solution is not refined: for {n_columns:,} columns that would take {needed / 2**30:.1f} GiB; "
             'pass refine="variational" to do it nevertheless, or "none" to silence this',
-            stacklevel=4,
+            stacklevel=5,
         )
         return False
 
@@ -852,7 +852,7 @@ def with_weights_as_counts(panel: Panel) -> Panel:
     return panel.with_row_weights(panel.row_weights / used.mean())
 
 
-def warn_of_parts(measured: Measured) -> None:
+def warn_of_parts(measured: Measured, stacklevel: int = 3) -> None:
     """Tell the caller of a fit that columns fall into parts between which nothing is known."""
     parts = int(measured.parts.max()) + 1
     if parts > 1:
@@ -861,7 +861,7 @@ def warn_of_parts(measured: Measured) -> None:
             f"the panel falls into {parts:,} parts that no chain of rows links; {others} outside the largest: no data "
             "support the entries of T between parts, nor values imputed from one to another; measured_.parts tells "
             "which column is in which",
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
 
 

@@ -42,7 +42,12 @@ MOST_PRODUCTS = 1 << 29  # of two entries of a row: beyond, measured pairs would
 
 @dataclass(frozen=True)
 class Blend:
-    """How many rows the model counts for beside a measurement."""
+    """How many rows the model counts for beside a measurement.
+
+    >>> blend = Blend(pairs=30.0)
+    >>> 90 / (90 + blend.pairs), 90 / (90 + blend.means)  # what a measurement from 90 rows weighs: of a pair, of a mean
+    (0.75, 0.0)
+    """
 
     pairs: float = np.inf  # κ
     means: float = np.inf  # κ'

@@ -10,7 +10,15 @@ import numpy as np
 
 
 class InputError(ValueError):
-    """What was given cannot be used; the message says what was found, what was expected and what to do."""
+    """What was given cannot be used; the message says what was found, what was expected and what to do.
+
+    >>> from onesided import Panel
+    >>> try:
+    ...     Panel.from_arrays(["ann", "bob"], ["tea", "tea"], [5.0, float("inf")])
+    ... except InputError as error:
+    ...     print(error)
+    the array of values has 1 infinite value (first at row 'bob', column 'tea'); drop them or pass non_finite="drop"
+    """
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:

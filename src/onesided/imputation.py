@@ -56,6 +56,10 @@ class RowNoise:
 
     ``pull`` is k, in entries: infinite where one row is as steady as another. ``level`` is the mean of e²/s² over the
     rows that the model was fitted to.
+
+    >>> sums = np.array([5.0, 30.0])  # of e²/s² over ten entries each: a steady row, and one that is not
+    >>> RowNoise(pull=10.0).scales(sums, np.full(2, 10), overlap=np.full(2, 10))
+    array([0.75, 2.  ])
     """
 
     pull: float = np.inf

@@ -57,6 +57,10 @@ def measured_errors(panel: Panel) -> MeasuredErrors:
 
     On the diagonal κ is fitted to all columns. Off it, to all pairs of columns where rows hold at most 2²³ products;
     otherwise to the pairs among some columns, evenly spaced from the least to the most often seen.
+
+    >>> panel = Panel.from_dense([[1.0, 2.0, np.nan], [3.0, 1.0, np.nan], [2.0, 2.0, 1.0]])
+    >>> measured_errors(panel).at([0, 0], [1, 2]).round(2)  # all rows have the first pair, one row has the second
+    array([0.  , 0.47])
     """
     own = _column_sums(panel)
     sizes = own.mean

@@ -219,7 +219,11 @@ class PairMoments:
 
 
 def hajek(moments: PairMoments) -> Array:
-    """T̂ on Ω: the weighted mean of the products of each pair."""
+    """T̂ on Ω: the weighted mean of the products of each pair.
+
+    >>> hajek(PairMoments.from_panel(Panel.from_dense([[1.0, 2.0], [3.0, np.nan]])))  # pairs 00, 01 and 11
+    array([5., 2., 4.])
+    """
     return moments.sums / moments.counts
 
 
@@ -268,6 +272,12 @@ def hajek_variance(
 
     ``"exact"`` is S² (E[1/N | N ≥ 1] − 1/n) with S² = n/(n−1) (F − T²) and N ~ Binomial(n, π). ``"paper"`` is
     the first-order expansion (1−p)/(np) (F − T²) on the diagonal, and off it F − T², the limit N = 1.
+
+    >>> M = np.array([[1.0, 2.0], [3.0, 0.0]] * 50)
+    >>> T, F = M.T @ M / 100, (M**2).T @ M**2 / 100
+    >>> np.sqrt(hajek_variance(T, F, 100, 0.2)).round(2)  # standard errors
+    array([[0.83, 0.57],
+           [0.57, 0.41]])
     """
     check_choice("formula", formula, ("exact", "paper"))
     p, pair_p = _inclusion(p, pair_p)
@@ -282,7 +292,13 @@ def hajek_variance(
 
 
 def horvitz_thompson_variance(fourth: Array, n: int, p: float, pair_p: float | None = None) -> Array:
-    """Var(T̄_ij) = F_ij (1 − π) / (n π) for a known matrix, from F = (M∘M)ᵀ(M∘M)/n."""
+    """Var(T̄_ij) = F_ij (1 − π) / (n π) for a known matrix, from F = (M∘M)ᵀ(M∘M)/n.
+
+    >>> M = np.array([[1.0, 2.0], [3.0, 0.0]] * 50)
+    >>> np.sqrt(horvitz_thompson_variance((M**2).T @ M**2 / 100, 100, 0.2)).round(2)  # above those of Hájek
+    array([[1.28, 0.69],
+           [0.69, 0.57]])
+    """
     p, pair_p = _inclusion(p, pair_p)
     diagonal = np.eye(len(fourth), dtype=bool)
     return fourth / n * np.where(diagonal, (1 - p) / p, (1 - pair_p) / pair_p)
@@ -309,6 +325,13 @@ def standard_errors(moments: PairMoments) -> Array:
     s² is the variance of the pair's products, from N − 1 degrees of freedom, together with a pooled one that
     counts for four: κ T̂_ii T̂_jj, where κ (one for the diagonal, one off it) is fitted to all pairs seen at
     least twice. A pair seen once has the pooled variance alone. N is the effective count.
+
+    >>> panel = Panel.from_dense([[1.0, 2.0, np.nan], [3.0, 1.0, np.nan], [2.0, 2.0, 1.0]])
+    >>> moments = PairMoments.from_panel(panel)
+    >>> moments.to_matrix(standard_errors(moments)).toarray().round(2)  # none where all three rows have the pair
+    array([[0.  , 0.  , 0.47],
+           [0.  , 0.  , 0.38],
+           [0.47, 0.38, 0.65]])
     """
     i, j = moments.pairs()
     estimate, count = hajek(moments), moments.effective_counts

@@ -91,7 +91,15 @@ def _folded(name: str) -> str:
 
 
 def read_names(path: str | os.PathLike[str], column_ids: Array) -> Names:
-    """Names from a table, for a model's columns; lines of other columns are left out."""
+    """Names from a table, for a model's columns; lines of other columns are left out.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "movies.dat").write_text("7::Alien (1979)::Horror\\n8::Aliens (1986)::Action")
+    ...     names = read_names(Path(folder, "movies.dat"), np.array([7, 9]))
+    >>> names[0], names[1], names.named
+    ('Alien (1979)', '9', 1)
+    """
     rows = _fields(Path(path))
     known = {str(one): one for one in column_ids.tolist()}
     matches = [sum(row[k].strip() in known for row in rows) for k in range(len(rows[0]))]

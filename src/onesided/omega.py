@@ -24,7 +24,15 @@ LEAST_SAMPLE = 64
 
 @dataclass(frozen=True)
 class PairSize:
-    """How large Ω is, and how large the pair moments on it; ``str()`` of it says so in words."""
+    """How large Ω is, and how large the pair moments on it; ``str()`` of it says so in words.
+
+    >>> panel = Panel.from_dense([[1.0, 2.0, np.nan], [3.0, np.nan, 5.0]])
+    >>> size = pair_size(panel)
+    >>> size.pairs, size.bytes, size.exact
+    (5, 152, True)
+    >>> print(PairSize.of(50_000_000, panel, columns_counted=64))
+    about 50 million pairs, 1.1 GiB
+    """
 
     pairs: int
     """Pairs i ≤ j that some row of positive weight has, the diagonal included."""

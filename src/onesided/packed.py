@@ -50,7 +50,15 @@ def is_packed(path: str | os.PathLike[str]) -> bool:
 
 
 def load_packed(path: str | os.PathLike[str]) -> Panel:
-    """Open a packed panel: its arrays stay on the disk, and are read as they are used; row ids when asked for."""
+    """Open a packed panel: its arrays stay on the disk, and are read as they are used; row ids when asked for.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> block = np.array(["ann", "bob"]), np.array([0, 1, 3]), np.array([1, 0, 1]), np.array([5.0, 3.0, 4.0])
+    >>> with TemporaryDirectory() as folder:
+    ...     write_packed(Path(folder, "small.panel"), np.array(["rye", "tea"]), [block])
+    ...     load_packed(Path(folder, "small.panel")).take_rows([1]).to_dense()  # nothing of ann's row is needed
+    array([[3., 4.]], dtype=float32)
+    """
     path = Path(path)
     if not path.is_dir():
         raise InputError(f"there is no folder {path}")

@@ -13,8 +13,7 @@ missing entry, never refused)
 a (row, column) pair that appears twice               ``duplicates="mean"``, ``"sum"`` or ``"last"``
 values above 1e75 in magnitude                        rescale: their moments would overflow
 text, complex numbers or dates as values              numbers: booleans, integers, floats or decimals
-missing, floating-point or mixed ids, integers        integers or strings, one kind for all rows and one
-beyond 64 bits                                        for all columns
+missing, fractional or mixed ids, beyond 64 bits      integers or strings, of one kind for rows or columns
 ids given twice, or not one for each row or column    one id for each; none for their positions
 arrays of different lengths, ragged or not flat       one item for each entry, or two dimensions
 a column that the table lacks, or has twice           the names of three columns

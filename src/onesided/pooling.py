@@ -37,7 +37,12 @@ def variance_within(
 def variance_between(
     sums: Array, counts: Array, within: float, *, overlap: Array | None = None, weights: Array | float = 1.0
 ) -> float:
-    """The variance of the groups' means beyond what the variance within explains; below zero by chance."""
+    """The variance of the groups' means beyond what the variance within explains; below zero by chance.
+
+    >>> sums, counts = np.array([2.0, 22.0]), np.array([2.0, 2.0])  # of 0 and 2, and of 10 and 12
+    >>> variance_between(sums, counts, within=2.0)
+    49.0
+    """
     total, overlap = np.where(counts > 0, counts, 1.0), counts if overlap is None else overlap
     n = float(np.sum(weights * counts))
     around = np.sum(weights * counts * (sums / total - np.sum(weights * sums) / n) ** 2)

@@ -18,7 +18,15 @@ CHUNK = 1 << 22  # values predicted at a time
 
 @dataclass(frozen=True)
 class Recommended:
-    """An unseen column of a row: its predicted value, with the predictive standard deviation of an entry there."""
+    """An unseen column of a row: its predicted value, with the predictive standard deviation of an entry there.
+
+    >>> from onesided import OneSidedCompletion
+    >>> films = [[5.0, 4.0, 1.0], [4.0, 4.0, 2.0], [1.0, 2.0, 5.0]]
+    >>> model = OneSidedCompletion(1, center="columns", diagonal="free").fit(films)
+    >>> ((best,),) = model.recommend([[5.0, np.nan, np.nan]], n=1)
+    >>> best.id, round(best.value, 1), round(best.standard_deviation, 1)
+    (1, 4.1, 0.3)
+    """
 
     id: Any
     value: float

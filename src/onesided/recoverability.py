@@ -79,7 +79,12 @@ EXAMPLES = 5
 
 @dataclass(frozen=True)
 class Counts:
-    """How a count is spread: over rows, over columns, or over pairs seen at least once."""
+    """How a count is spread: over rows, over columns, or over pairs seen at least once.
+
+    >>> panel = Panel.from_dense([[5.0, 4.0, 1.0], [3.0, 1.0, np.nan], [2.0, np.nan, np.nan]])
+    >>> recoverability(panel).entries_per_row
+    Counts(least=1, median=2.0, mean=2.0, ninety_percent=3.0, most=3)
+    """
 
     least: int
     median: float
@@ -91,7 +96,13 @@ class Counts:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Pairs of different columns that were seen together."""
+    """Pairs of different columns that were seen together.
+
+    >>> panel = Panel.from_dense([[5.0, 4.0, np.nan], [3.0, 1.0, np.nan], [np.nan, 2.0, 3.0]])
+    >>> found = recoverability(panel).coverage
+    >>> found.observed_pairs, found.possible_pairs, found.seen_once
+    (2, 3, 0.5)
+    """
 
     possible_pairs: int
     observed_pairs: int
@@ -111,7 +122,12 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Parts:
-    """The panel's parts: columns linked by chains of rows."""
+    """The panel's parts: columns linked by chains of rows.
+
+    >>> rows = [5.0, 4.0, np.nan, np.nan, np.nan], [np.nan, np.nan, 2.0, 4.0, np.nan]  # with no column in common
+    >>> recoverability(Panel.from_dense(rows)).parts
+    Parts(parts=2, largest_share=0.4, columns_never_seen=1, columns_always_alone=0, examples=(4,))
+    """
 
     parts: int
     """With at least two columns each."""
@@ -131,7 +147,12 @@ class Parts:
 
 @dataclass(frozen=True)
 class Evenness:
-    """How evenly columns share the values' size and the entries."""
+    """How evenly columns share the values' size and the entries.
+
+    >>> found = recoverability(Panel.from_dense([[3.0, 1.0], [3.0, np.nan], [3.0, np.nan]])).evenness
+    >>> round(found.coherence, 2), round(found.effective_columns, 2)  # 1 and 2, were both columns alike
+    (1.8, 1.6)
+    """
 
     coherence: float
     effective_columns: float
@@ -139,7 +160,13 @@ class Evenness:
 
 @dataclass(frozen=True)
 class RankSupport:
-    """What the panel says about one rank."""
+    """What the panel says about one rank.
+
+    >>> from onesided import synthetic
+    >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 30, 2, rng=0), 6, rng=1)
+    >>> [(one.rank, round(one.strength), one.supported) for one in recoverability(panel).ranks[:3]]
+    [(1, 7, True), (2, 3, True), (3, 0, False)]
+    """
 
     rank: int
     strength: float
@@ -156,6 +183,12 @@ class Recoverability:
     """What a panel can support; ``str()`` of it says so in plain words.
 
     The module's docstring defines every number.
+
+    >>> found = recoverability(Panel.from_dense([[5.0, np.nan], [np.nan, 4.0], [np.nan, 2.0]]))
+    >>> found.supported_rank, found.density
+    (0, 0.5)
+    >>> print(found.sentences[0])
+    no row has two entries, so no two columns were ever seen together: only column means can be learnt
     """
 
     rows: int

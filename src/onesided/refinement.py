@@ -67,7 +67,11 @@ MEMORY = 1 << 29  # bytes beyond which "auto" leaves the moment solution as it i
 
 
 def working_memory(n_columns: int, rank: int) -> int:
-    """Bytes that refining needs beyond the panel: V_j before and after, information, sums, and what is made of them."""
+    """Bytes that refining needs beyond the panel: V_j before and after, information, sums, and what is made of them.
+
+    >>> working_memory(100_000, 10) <= MEMORY < working_memory(100_000, 16)  # what "auto" refines, and what it does not
+    True
+    """
     size = rank + 2
     return 5 * 8 * n_columns * (size * (size + 1) // 2)
 

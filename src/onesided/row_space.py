@@ -31,7 +31,15 @@ NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust singl
 
 @dataclass(frozen=True)
 class Refinement:
-    """How the variational passes ended: ``change`` is what the last one moved, as a share of what it could move."""
+    """How the variational passes ended: ``change`` is what the last one moved, as a share of what it could move.
+
+    >>> from onesided import synthetic
+    >>> from onesided.refinement import refine
+    >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 30, 2, rng=0), 6, rng=1)
+    >>> found = refine(panel, complete(panel, rank=2, center="none"), center="none").refinement
+    >>> found.passes < 40, found.change < 1e-3  # it settled before the limit of passes
+    (True, True)
+    """
 
     passes: int
     change: float
@@ -44,6 +52,13 @@ class RowSpace:
     ``row_variance`` is τ², zero where rows have no effect of their own. ``spread`` holds the posterior covariance
     of (μ_j, y_j), where y_j = (τ, x_j) or x_j, as lower halves; None where columns are taken as known, as without a
     ``refinement``.
+
+    >>> from onesided import synthetic
+    >>> truth = synthetic.linear_mixture(2000, 30, 2, rng=0)
+    >>> found = complete(synthetic.sample_fixed(truth, 6, rng=1), rank=2)
+    >>> error = np.outer(found.mean, found.mean) + found.factor @ found.factor.T - truth.second_moment()
+    >>> bool(np.linalg.norm(error) < 0.15 * np.linalg.norm(truth.second_moment()))
+    True
     """
 
     mean: Array

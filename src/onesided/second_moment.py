@@ -53,6 +53,14 @@ class Entry:
     have both columns; None when the panel is not at hand to tell. ``standard_error`` is, for a measured entry, that of
     the measurement T̂_ij as an estimate of these rows' own T_ij; for a completed one that of the model's value, which
     only a bootstrap can tell (:meth:`onesided.OneSidedCompletion.bootstrap`); otherwise None.
+
+    >>> panel = Panel.from_arrays([0, 0, 1, 1, 2], ["rye", "tea", "tea", "gin", "ale"], [1.0, 2.0, 1.0, 1.0, 3.0])
+    >>> ids = panel.column_ids
+    >>> T = SecondMoment(np.ones((4, 1)), Measured.from_panel(panel), panel=panel, column_ids=ids).algorithm1
+    >>> T["rye", "tea"]
+    Entry(value=2, standard_error=1.29099, count=1, status='measured')
+    >>> T["rye", "gin"].status, T["rye", "ale"].status
+    ('completed', 'unsupported')
     """
 
     value: float
@@ -70,7 +78,12 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What a model knows of its panel without the panel: the diagonal, and which columns can be placed."""
+    """What a model knows of its panel without the panel: the diagonal, and which columns can be placed.
+
+    >>> known = Measured.from_panel(Panel.from_arrays([0, 0, 1, 1, 2], [0, 1, 1, 2, 3], [1.0, 2.0, 1.0, 1.0, 3.0]))
+    >>> known.diagonal, known.linked(0, 2), known.linked(0, 3)
+    (array([1. , 2.5, 1. , 9. ]), True, False)
+    """
 
     diagonal: Array  # T̂_jj; zero where the column was never seen
     means: Array  # of the column's values; zero likewise

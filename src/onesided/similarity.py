@@ -49,6 +49,12 @@ class Similar:
     """A column beside another: ρ, its standard error, and the weight of the rows that have both.
 
     The last two are None where the panel is not at hand.
+
+    >>> from onesided import OneSidedCompletion, synthetic
+    >>> panel = synthetic.sample_fixed(synthetic.noisy_mixture(1000, 20, 3, sigma=0.5, rng=0), 6, rng=1)
+    >>> (nearest,) = OneSidedCompletion(3, center="columns", random_state=0).fit(panel).similar(3, n=1)
+    >>> nearest.id, round(nearest.correlation, 1), round(nearest.standard_error, 2), nearest.count
+    (15, 0.6, 0.05, 70.0)
     """
 
     id: Any

@@ -69,14 +69,27 @@ class Archive:
 
 
 def save_panel(panel: Panel, path: str | os.PathLike[str]) -> None:
-    """Write a panel to one file."""
+    """Write a panel to one file.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_panel(Panel.from_dense([[5.0, np.nan], [3.0, 4.0]]), Path(folder, "ratings.onesided"))
+    ...     [file.name for file in Path(folder).iterdir()]
+    ['ratings.onesided']
+    """
     archive = Archive("panel")
     archive.add_panel(panel)
     write(archive, path)
 
 
 def load_panel(path: str | os.PathLike[str]) -> Panel:
-    """Read a panel back."""
+    """Read a panel back.
+
+    >>> panel = Panel.from_arrays(["ann", "ann", "bob"], ["tea", "rye", "tea"], [5.0, 0.0, 3.0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_panel(panel, Path(folder, "drinks.onesided"))
+    ...     load_panel(Path(folder, "drinks.onesided")).row_ids.tolist()
+    ['ann', 'bob']
+    """
     return read(path, "panel").panel()
 
 
@@ -84,13 +97,28 @@ MOMENT_ARRAYS = ("indptr", "columns", "rows", "sums", "squares", "weight_sums", 
 
 
 def save_moments(moments: PairMoments, path: str | os.PathLike[str]) -> None:
-    """Write pair moments to one file."""
+    """Write pair moments to one file.
+
+    >>> may, june = Panel.from_dense([[5.0, np.nan], [3.0, 4.0]]), Panel.from_dense([[1.0, 2.0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_moments(PairMoments.from_panel(may), Path(folder, "may.moments"))  # its rows are no longer needed
+    ...     load_moments(Path(folder, "may.moments")) + PairMoments.from_panel(june)
+    PairMoments(2 columns, 3 pairs, 3 rows)
+    """
     arrays = {name: getattr(moments, name) for name in MOMENT_ARRAYS if getattr(moments, name) is not None}
     write(Archive("moments", {"n_rows": moments.n_rows}, arrays), path)
 
 
 def load_moments(path: str | os.PathLike[str]) -> PairMoments:
-    """Read pair moments back."""
+    """Read pair moments back.
+
+    >>> from onesided.moments import hajek
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     panel = Panel.from_dense([[1.0, 2.0], [3.0, np.nan]])
+    ...     save_moments(PairMoments.from_panel(panel), Path(folder, "may.moments"))
+    ...     hajek(load_moments(Path(folder, "may.moments")))
+    array([5., 2., 4.])
+    """
     archive = read(path, "moments")
     return PairMoments(archive.settings["n_rows"], **archive.arrays)
 

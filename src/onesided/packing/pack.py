@@ -41,7 +41,16 @@ BLOCK_LINES = 1 << 20  # made compressed rows at a time, and the rest of the las
 
 @dataclass(frozen=True)
 class Packed:
-    """What was packed: the shape of the panel, the lines that are not entries of it, and its size on the disk."""
+    """What was packed: the shape of the panel, the lines that are not entries of it, and its size on the disk.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     table = Path(folder, "ratings.csv")
+    ...     _ = table.write_text("user,film,stars\\n7,Alien,5\\n7,Brazil,3\\n9,Alien,2\\n9,Alien,4")
+    ...     packed = pack([table], Path(folder, "ratings.panel"), duplicates="last")
+    >>> packed.rows, packed.columns, packed.entries, packed.lines_merged
+    (2, 2, 3, 1)
+    """
 
     rows: int
     columns: int
@@ -81,6 +90,17 @@ def pack(
         Called with the title of each pass; yields, as a context, what is then called with how much of how much.
     note : function, optional
         Called with a sentence where an earlier run is continued, or passes of it are done again.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from onesided.packed import load_packed
+    >>> with TemporaryDirectory() as folder:
+    ...     may, june, panel = (Path(folder, name) for name in ("may.csv", "june.csv", "ratings.panel"))
+    ...     _ = may.write_text("user,film,stars\\nann,Alien,5"), june.write_text("user,film,stars\\nann,Brazil,3")
+    ...     packed = pack([may, june], panel)
+    ...     load_packed(panel).to_dense()  # one row, of two tables
+    array([[5., 3.]], dtype=float32)
     """
     check_options(duplicates, non_finite)
     sources, path, note = list(map(Path, tables)), Path(path), note or (lambda sentence: None)

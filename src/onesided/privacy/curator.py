@@ -31,6 +31,13 @@ class Release:
     """One answer: what was asked, by how much neighbours can differ in it, and the noise on each of its numbers.
 
     ``sensitivity`` and ``deviation`` are in units of half the bounds' width; μ is their ratio.
+
+    >>> from onesided import OneSidedCompletion, synthetic
+    >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(500, 10, 1, rng=0), 4, rng=1)
+    >>> plan = Privacy(epsilon=1.0, delta=1e-6, bounds=(-2, 2), max_entries=4, mechanism="central")
+    >>> releases = OneSidedCompletion(1, privacy=plan).fit(panel).privacy_.releases
+    >>> [(one.what, one.numbers, round(one.mu, 2)) for one in releases]
+    [('pairs', 110, 0.23), ('first moments', 10, 0.05)]
     """
 
     what: str

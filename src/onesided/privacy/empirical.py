@@ -24,7 +24,14 @@ Array = npt.NDArray[Any]
 
 
 class NoGuarantee(UserWarning):
-    """A number that looks like a privacy guarantee, and is none."""
+    """A number that looks like a privacy guarantee, and is none.
+
+    >>> panel = Panel.from_dense([[1.0, 0.0], [0.0, 3.0]])
+    >>> with warnings.catch_warnings(record=True, action="always") as said:
+    ...     sensitivity = empirical_sensitivity(lambda rows: rows.to_dense().mean(axis=0), panel)
+    >>> said[0].category.__name__
+    'NoGuarantee'
+    """
 
 
 def empirical_sensitivity(

@@ -48,6 +48,11 @@ class Forecast:
     ``noise`` is the standard deviation of the noise, in units of the data (squared, for products), on ``noise_on``;
     ``mean_noise`` that on the mean of a column, before it is shrunk. ``covariance_noise`` is the expected error of a
     covariance relative to a typical one, and ``useful_from`` the number of rows from which that is half or less.
+
+    >>> plan = Privacy(epsilon=1.0, delta=1e-6, bounds=(1, 5), max_entries=20)
+    >>> found = forecast(plan, 5_000, 1_000)
+    >>> found.useful, found.useful_from, round(found.mean_noise, 1)  # stars
+    (False, 26000, 1.3)
     """
 
     mechanism: Mechanism

@@ -166,7 +166,10 @@ def _passes(
         Z = _white((Y + shift * (Z @ axes[:, ::-1]) * kept) / (size + shift), p)
         if progress is not None:
             progress(made + 1, float(strengths.sum()))
-    return principal_axes(np.where(strengths > 0, Y / np.sqrt(np.where(strengths > 0, strengths, 1.0)), 0.0))
+    # Of the length that the strengths say: dividing by their roots instead would blow up a weak direction that has not
+    # settled yet.
+    length = np.sqrt(np.sum(p[:, None] * Y**2, axis=0) / p.sum())
+    return principal_axes(Y * np.sqrt(strengths) / np.where(length > 0, length, 1.0))
 
 
 def clip_length(mean_square: float, rank: int, privacy: Privacy, pairs: float) -> float:

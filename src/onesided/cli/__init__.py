@@ -21,6 +21,7 @@ from onesided.cli.pack import pack
 from onesided.cli.privacy import privacy
 from onesided.cli.project import project
 from onesided.cli.recommend import recommend
+from onesided.cli.report import report
 from onesided.cli.reproduce import reproduce
 from onesided.cli.similar import similar
 from onesided.errors import InputError
@@ -67,5 +68,19 @@ def main() -> None:
     """
 
 
-for command in (data, demo, doctor, fit, impute, inspect, pack, privacy, project, recommend, reproduce, similar):
+for command in (
+    data,
+    demo,
+    doctor,
+    fit,
+    impute,
+    inspect,
+    pack,
+    privacy,
+    project,
+    recommend,
+    report,
+    reproduce,
+    similar,
+):
     main.add_command(command)

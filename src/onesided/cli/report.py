@@ -1,0 +1,89 @@
+"""``onesided report``: a model on one page.
+
+What is refused, beside what :mod:`onesided.report.report`, :mod:`onesided.names` and :mod:`onesided.storage` refuse:
+
+=====================================================  ========================================================
+found                                                  message
+=====================================================  ========================================================
+an output that does not end in .html or .htm           cannot tell the format of report.pdf from its name …
+an output that is the model, the panel or the names    the output movies.onesided is the input …
+options on how to read a table, without a table        --row is about the table of --panel, which was not given …
+=====================================================  ========================================================
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from onesided.cli.console import (
+    EXISTING_FILE,
+    TABLE_OR_PANEL,
+    bar,
+    json_option,
+    print_result,
+    read_panel,
+    table_options,
+)
+from onesided.errors import InputError
+
+ENDINGS = (".html", ".htm")
+
+
+@click.command()
+@click.argument("model", type=EXISTING_FILE)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(),
+    default="report.html",
+    show_default=True,
+    help="Where to write the page: .html or .htm.",
+)
+@click.option(
+    "--panel",
+    type=TABLE_OR_PANEL,
+    help="The table or packed panel that MODEL was fitted to, where the model file does not hold it.",
+)
+@click.option("--names", type=EXISTING_FILE, help="A table of column ids and names, such as movies.csv.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all that is random.")
+@table_options
+@json_option
+def report(
+    model: str, output: str, panel: str | None, names: str | None, seed: int, as_json: bool, **reading: Any
+) -> None:
+    """Write a page on MODEL: what was observed, what was found, how good it is, how it was made.
+
+    The page is one HTML file that needs no other: no scripts, nothing from the network. How good the model is, is told
+    by rows held out from a fit with the same setting. The options on rows, columns and values are about the table of
+    --panel. With --json, the numbers on the page are printed, too.
+
+    \b
+    Example:
+        onesided report movies.onesided -o movies.html --names movies.csv
+        onesided report large.onesided --panel ratings.panel
+    """
+    from onesided.completion import OneSidedCompletion
+    from onesided.report.report import Report
+    from onesided.storage import check_output
+
+    check_output(output, ENDINGS, inputs=[one for one in (model, panel, names) if one])
+    asked = [name for name, one in reading.items() if one not in (None, "refuse")]
+    if panel is None and asked:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in asked)
+        raise InputError(
+            f"{options} is about the table of --panel, which was not given; name it, or leave {options} out"
+        )
+    fitted = OneSidedCompletion.load(model)
+    rows = None if panel is None else read_panel(panel, **reading)[0]
+    with bar("Making the report") as progress:
+        made = Report.of(fitted, rows, names, title=Path(model).stem, seed=seed, progress=progress)
+        made.write(output)
+        progress(100, 100)
+    if as_json:
+        print_result({"output": output, **made.to_dict()}, as_json)
+        return
+    short = {"observed": made.observed.in_short, "found": made.found.in_short, "quality": made.quality.in_short}
+    print_result({"output": output} | {name: one for name, one in short.items() if one}, as_json)

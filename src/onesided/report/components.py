@@ -1,0 +1,106 @@
+"""The leading components: which columns are at their two ends, and where columns lie in the first two.
+
+Component k is the k-th column of the factor, X_k; its eigenvalue is λ_k = ‖X_k‖². The loading x_jk says by how much the
+value in column j moves, in its own units, when a row moves one standard deviation along the component. Which end is
+called high is arbitrary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.completion import OneSidedCompletion
+from onesided.names import Names
+from onesided.report.words import mentioned
+
+Array = npt.NDArray[Any]
+
+LEAST_SHARE = 1e-3  # of the eigenvalues' sum: a component below is not worth a line
+ENOUGH_ROWS = 20.0  # a column seen in fewer, and less often than half of the columns, is not named
+AT_AN_END = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """One direction, and the columns at its ends, strongest first."""
+
+    eigenvalue: float
+    share: float  # of the variance of all columns
+    high: Array  # positions of columns
+    low: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """The components of a factor that matter.
+
+    >>> model = OneSidedCompletion(1, center="none", diagonal="free").fit(np.outer([1.0, 2.0, -1.0], [1.0, -1.0, 3.0]))
+    >>> found = Components.of(model)
+    >>> found.leading[0].high.size + found.leading[0].low.size
+    3
+    """
+
+    factor: Array
+    eigenvalues: Array  # of all components
+    variance: float  # of all columns that were seen, added up: τ² + ‖x_j‖² + ψ_j
+    row_share: float  # of it, in row effects
+    noise_share: float  # of it, of single entries
+    leading: tuple[Component, ...]
+    named: Array  # positions of columns seen often enough to be named, the most seen first
+    fewest: float  # rows that a column must have for that
+
+    @classmethod
+    def of(cls, model: OneSidedCompletion) -> Components:
+        """Of a fitted model."""
+        factor, counts = np.asarray(model.factor_, dtype=np.float64), model.measured_.counts
+        eigenvalues = np.sum(factor**2, axis=0)
+        seen = counts > 0
+        noise = float(model.noise_variance_[seen].sum())
+        rows = float(model.row_variance_) * int(np.count_nonzero(seen))
+        total = noise + rows + float(np.sum(factor[seen] ** 2))
+        fewest = min(ENOUGH_ROWS, float(np.median(counts[seen]))) if seen.any() else 0.0
+        named = np.flatnonzero(seen & model.measured_.supported & (counts >= fewest))
+        named = named[np.argsort(-counts[named], kind="stable")]
+        matter = int(np.count_nonzero(eigenvalues > LEAST_SHARE * eigenvalues.sum()))
+        leading = tuple(
+            Component(
+                float(eigenvalues[k]),
+                float(eigenvalues[k]) / total if total > 0 else 0.0,
+                _end(factor[:, k], named),
+                _end(-factor[:, k], named),
+            )
+            for k in range(matter)
+        )
+        shares = (rows / total, noise / total) if total > 0 else (0.0, 0.0)
+        return cls(factor, eigenvalues, total, *shares, leading, named, fewest)
+
+    @property
+    def number(self) -> int:
+        """How many matter."""
+        return len(self.leading)
+
+    @property
+    def factor_share(self) -> float:
+        """Of the variance, in all components together."""
+        return float(self.eigenvalues.sum()) / self.variance if self.variance > 0 else 0.0
+
+    def to_dict(self, names: Names) -> list[dict[str, Any]]:
+        """The components with their columns, as JSON takes them."""
+
+        def end(k: int, positions: Array) -> list[dict[str, Any]]:
+            return [mentioned(names, int(j)) | {"loading": float(self.factor[j, k])} for j in positions]
+
+        return [
+            {"eigenvalue": one.eigenvalue, "share": one.share, "high": end(k, one.high), "low": end(k, one.low)}
+            for k, one in enumerate(self.leading)
+        ]
+
+
+def _end(loadings: Array, named: Array) -> Array:
+    """The columns with the largest loadings above zero: none of them is at the other end too."""
+    there = named[loadings[named] > 0]
+    return np.asarray(there[np.argsort(-loadings[there], kind="stable")][:AT_AN_END])

@@ -1,0 +1,205 @@
+"""How it was made: settings, seed, versions and seconds, how the passes ended; of a private fit, what was spent."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onesided import __version__
+from onesided.completion import OneSidedCompletion
+from onesided.errors import counted
+from onesided.privacy.curator import Account
+from onesided.refinement import PASSES
+from onesided.report.page import Section, defined, facts, sentence, table, text
+from onesided.report.words import number, share
+
+SETTLED = 1e-3  # refinement ends below it (:mod:`onesided.refinement`)
+NEIGHBOURS = {
+    "add-remove": "one row more or less",
+    "replace": "one row replaced by another",
+    None: "other values in one row, in the same columns",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Made(Section):
+    """What is needed to make the model again.
+
+    >>> model = OneSidedCompletion(1, center="columns", diagonal="free", random_state=3).fit([[1.0, 2.0], [2.0, 4.0]])
+    >>> Made.of(model).to_dict()["settings"]["random_state"]
+    3
+    """
+
+    title: ClassVar[str] = "How it was made"
+    anchor: ClassVar[str] = "made"
+
+    settings: dict[str, Any]
+    fitted: dict[str, Any]
+    seconds: float | None
+    versions: dict[str, str]
+    solver: str
+    solver_status: str
+    refinement: tuple[int, float] | None
+    blend: float
+    mean_blend: float
+    account: Account | None
+    seed: int
+
+    @classmethod
+    def of(cls, model: OneSidedCompletion, seed: int = 0) -> Made:
+        """Of a fitted model, in a report whose own draws come from ``seed``."""
+        ended = model.refinement_
+        return cls(
+            {name: _plain(name, one) for name, one in sorted(model.get_params(deep=False).items())},
+            {"rank": model.rank_, "center": model.center_, "diagonal": model.diagonal_},
+            model.making_.seconds,
+            dict(model.making_.versions),
+            model.solve_.message,
+            model.solve_.status,
+            None if ended is None else (ended.passes, ended.change),
+            float(model.blend_),
+            float(model.mean_blend_),
+            model.privacy_,
+            seed,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, as JSON takes them."""
+        return {
+            "settings": self.settings,
+            "fitted": self.fitted,
+            "seconds": self.seconds,
+            "versions": self.versions,
+            "solver": self.solver_status,
+            "refinement": None
+            if self.refinement is None
+            else dict(zip(("passes", "change"), self.refinement, strict=True)),
+            "blend": self.blend if np.isfinite(self.blend) else None,
+            "mean_blend": self.mean_blend if np.isfinite(self.mean_blend) else None,
+            "privacy": None if self.account is None else asdict(self.account) | {"mu": self.account.mu},
+            "report": {"version": __version__, "seed": self.seed},
+        }
+
+    def body(self) -> str:
+        return "".join([*self._privacy(), facts("The fit", self._fit()), self._settings(), self._defined()])
+
+    def _fit(self) -> list[tuple[str, str]]:
+        took = "not told" if self.seconds is None else f"{number(self.seconds)} s"
+        if self.account is not None and self.seconds is None:
+            took = "not told: how long a private fit takes depends on its rows"
+        made = [
+            ("moment solution", text(self.solver)),
+            ("refinement", self._refinement()),
+            ("measured pairs in T", _blended(self.blend)),
+            ("measured means in T", _blended(self.mean_blend)),
+            ("time to fit", took),
+            ("fitted with", text(", ".join(f"{name} {one}" for name, one in self.versions.items()) or "not recorded")),
+            ("this page", f"onesided {text(__version__)}, seed {self.seed}"),
+        ]
+        return made if self.account is None else [one for one in made if not one[0].startswith("measured")]
+
+    def _refinement(self) -> str:
+        if self.refinement is None:
+            return "none: the moment solution stands as it is"
+        passes, change = self.refinement
+        made = counted(passes, "variational pass", "variational passes")
+        if change <= SETTLED:
+            ended = f"converged after {made}"
+        elif passes >= PASSES:
+            ended = f"stopped at the limit of {made}, not quite settled"
+        else:
+            ended = f"stopped after {made}"
+        return (
+            f"{ended}; the last moved means and components by {number(change)} of their size "
+            f"(settled below {number(SETTLED)})"
+        )
+
+    def _settings(self) -> str:
+        rows = [
+            [f"<code>{text(name)}</code>", text(_in_words(one)), text(_in_words(self.fitted.get(name, one)))]
+            for name, one in self.settings.items()
+            if name != "privacy" or one is not None
+        ]
+        return table("Settings of the fit", ["setting", "given", "used"], rows)
+
+    def _privacy(self) -> list[str]:
+        account = self.account
+        if account is None:
+            return []
+        rows = [
+            [
+                text(one.what),
+                f"{one.numbers:,}",
+                number(one.sensitivity),
+                number(one.deviation),
+                share(one.mu**2 / account.mu**2),
+            ]
+            for one in account.releases
+        ]
+        local = account.mechanism == "local"
+        return [
+            "<h3>The account of privacy</h3>",
+            sentence(
+                f"The fit is ({number(account.epsilon)}, {number(account.delta)})-differentially private with the "
+                f"{text(account.mechanism)} mechanism; neighbouring panels differ by {NEIGHBOURS[account.neighbours]}. "
+                "All that the model and this page know of the rows was released with noise:",
+                "values had noise added before anything else was done, and counts of columns are not released, only "
+                "their mean."
+                if local
+                else "means, variances and counts of columns have noise on them, and so has everything made of them.",
+                "No exact number about the rows is on this page.",
+            ),
+            table(
+                "What was released, and what it cost",
+                ["released", "numbers", "sensitivity", "noise", "share of μ²"],
+                rows,
+                numbers=[1, 2, 3, 4],
+            ),
+            sentence(
+                f"Together μ = {number(account.mu)}; at ε = {number(account.epsilon)} that spends "
+                f"δ = {number(account.spent_delta)} of {number(account.delta)}."
+            ),
+        ]
+
+    def _defined(self) -> str:
+        terms = {
+            "moment solution": "the factor that fits the mean products of pairs of columns, each pair by its count.",
+            "refinement": "passes that integrate the rows out and estimate every variance.",
+            "measured pairs, means in T": "how many rows the model counts for beside a measured product of two "
+            "columns, or a measured mean, when both are averaged in T.",
+            "time to fit": "in seconds on a clock, choosing included.",
+        }
+        if self.account is not None:
+            terms |= {
+                "sensitivity": "by how much one person can move a released vector, in units of half the width of the "
+                "bounds.",
+                "noise": "the standard deviation added to each released number, in the same units.",
+                "μ": "sensitivity over noise, the parameter of Gaussian differential privacy; its squares add up.",
+            }
+        return defined(terms)
+
+
+def _blended(kappa: float) -> str:
+    if not np.isfinite(kappa):
+        return "not averaged in: held-out rows say that the model alone does as well, or it was not asked for"
+    return f"averaged in; the model counts for {number(kappa)} rows"
+
+
+def _plain(name: str, one: Any) -> Any:
+    """A parameter as JSON and a table take it."""
+    if name == "privacy":
+        return None if one is None else "see the account"
+    if name == "random_state":
+        return int(one) if isinstance(one, Integral) else None if one is None else "a generator"
+    if isinstance(one, np.ndarray | list | tuple):
+        return f"{np.size(one):,} numbers"
+    return one.item() if isinstance(one, np.generic) else one
+
+
+def _in_words(one: Any) -> str:
+    if one is None:
+        return "none"
+    return number(float(one), 4) if isinstance(one, int | float) and not isinstance(one, bool) else str(one)

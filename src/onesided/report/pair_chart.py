@@ -1,0 +1,133 @@
+"""The error of T by how often a pair of columns was seen, drawn and listed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onesided.errors import counted
+from onesided.report.page import figure, sentence, table
+from onesided.report.pair_errors import PairError, PairErrors
+from onesided.report.pictures import FIRST, SECOND, drawn, plain_numbers, round_steps
+from onesided.report.words import number
+
+
+def pair_chart(found: PairErrors | None) -> str:
+    """The error of T by how many fitted rows have a pair, for the model and for pairs as measured."""
+    known = [] if found is None else [one for one in found.model if one.high is not None]
+    if found is None or not known:
+        return sentence(
+            "How far T is off cannot be told: too few pairs of columns are in two held-out rows, or what they have "
+            "in common does not stand out from their noise."
+        )
+    names = [one.rows for one in found.model]
+    series = [("the model", known, FIRST, "o", -0.08)]
+    beside = [one for one in found.measured if one.high is not None]
+    if beside:
+        series.append(("as measured", beside, SECOND, "s", 0.08))
+    highs = [one.high for _, lines, *_ in series for one in lines if one.high is not None]
+    lows = [one.low or one.high or 0.0 for _, lines, *_ in series for one in lines]
+    logarithmic = min(lows) > 0 and max(highs) > 8 * min(lows)
+
+    def draw(axis: Any) -> None:
+        for name, lines, colour, marker, shift in series:
+            _draw_errors(axis, name, lines, names, (colour, marker, shift))
+        axis.set_xticks(range(len(names)), [_short(one) for one in found.model])
+        axis.set_xlim(-0.5, len(names) - 0.5)
+        axis.set_xlabel("fitted rows that have the pair")
+        axis.set_ylabel("relative error of T (%)")
+        if logarithmic:
+            axis.set_yscale("log")
+            low, high = 70 * min(lows), 150 * max(highs)
+            axis.set_ylim(low, high)
+            round_steps(axis.yaxis, low, high)
+        else:
+            axis.set_ylim(0, 115 * max(highs))
+            plain_numbers(axis.yaxis)
+        axis.figure.legend(loc="outside upper left", ncols=2, borderaxespad=0.2)
+
+    return figure(
+        drawn("pairs", draw, height=3.3),
+        "Chart: the relative error of T by how many rows have a pair of columns, with 90% intervals"
+        + (", for the model and for pairs as measured" if beside else "")
+        + ("; arrows where only an upper bound is known" if any(one.error is None for one in known) else ""),
+        f"{_reading(known[0])}; {_reading(known[-1], again=True)}." if len(known) > 1 else f"{_reading(known[0])}.",
+    )
+
+
+def pair_table(found: PairErrors | None) -> str:
+    """The same as a table; nothing where nothing is known."""
+    if found is None or not any(one.high is not None for one in found.model):
+        return ""
+    measured = {one.fewest: one for one in found.measured}
+    rows = [
+        [one.rows, f"{one.pairs:,}", _told(one), _told(measured[one.fewest]) if one.fewest in measured else "none"]
+        for one in found.model
+    ]
+    left = f" {counted(found.left_out, 'pair')} in lines of fewer than 30 left out." if found.left_out else ""
+    return table(
+        "Relative error of T, by how many fitted rows have a pair",
+        ["rows", "pairs", "the model", "as measured"],
+        rows,
+        numbers=[1, 2, 3],
+    ) + sentence(
+        f"Over {counted(found.pairs, 'pair')} among {counted(found.columns, 'column')}.{left} “As measured” is "
+        "the mean product of the fitted rows that have the pair, by itself."
+    )
+
+
+def _told(one: PairError) -> str:
+    if one.high is None:
+        return "cannot be told"
+    if one.error is None:
+        return f"at most {_in_percent(one.high)}"
+    return f"{_in_percent(one.error)} ({_in_percent(one.low)} to {_in_percent(one.high)})"
+
+
+def _in_percent(one: float | None) -> str:
+    return f"{number(None if one is None else 100 * one, 2)}%"
+
+
+def _reading(one: PairError, *, again: bool = False) -> str:
+    rows = "no fitted row has" if one.most == 0 else f"{one.rows} fitted rows have"
+    said = f"at most {_in_percent(one.high)}" if one.error is None else f"{_in_percent(one.error)}"
+    return f"{'where' if again else 'Where'} {rows} a pair, the model's T is off by {said}"
+
+
+def _short(one: PairError) -> str:
+    def brief(rows: int) -> str:
+        return f"{rows // 1000}k" if rows >= 1000 else str(rows)
+
+    if one.most is None:
+        return f"{brief(one.fewest)}+"
+    if one.fewest == one.most:
+        return brief(one.fewest)
+    return (
+        f"{brief(one.fewest)}–\n{brief(one.most)}"
+        if one.most < 1000
+        else f"{brief(one.fewest)}–\n{brief(one.most + 1)}"
+    )
+
+
+def _draw_errors(axis: Any, name: str, lines: list[PairError], names: list[str], look: tuple[str, str, float]) -> None:
+    colour, marker, shift = look
+    told = [one for one in lines if one.error is not None]
+    bounds = [one for one in lines if one.error is None]
+    at = [names.index(one.rows) + shift for one in told]
+    middle = np.array([100 * (one.error or 0.0) for one in told])
+    low = middle - np.array([100 * (one.low or 0.0) for one in told])
+    high = np.array([100 * (one.high or 0.0) for one in told]) - middle
+    if told:
+        axis.errorbar(at, middle, np.stack([low, high]), fmt=marker, color=colour, markersize=4.5, label=name)
+    if bounds:
+        axis.plot(
+            [names.index(one.rows) + shift for one in bounds],
+            [100 * (one.high or 0.0) for one in bounds],
+            linestyle="none",
+            marker="v",
+            fillstyle="none",
+            markersize=6,
+            color=colour,
+            label=f"{name}, at most",
+        )

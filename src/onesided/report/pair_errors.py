@@ -1,0 +1,208 @@
+"""How far T is off, by how often a pair of columns was seen: told from held-out rows, their own noise taken off.
+
+Over the pairs i ≠ j that at least two held-out rows have, with p = v_i v_j in these rows, W = Σw, W₂ = Σw², T̂ = Σwp/W
+and s² = Σ w (p − T̂)² / (W − W₂/W) their variance, L the entry of T from the rows fitted,
+
+    θ = Σ ( W (L − T̂)² − s² W₂/W )  /  Σ ( W T̂² − s² W₂/W )
+
+is the square of the relative error: s² W₂/W² is what the measurement T̂ is off by itself, so that both sums are
+unbiased views of Σ W (L − T)² and Σ W T². With weights of one it is the held-out error of
+:mod:`onesided.experiments.metrics`. Its standard error is the jackknife's over ten groups of held-out rows. An error is
+told where θ exceeds zero by t standard errors, with Student's t for 90%; where it does not, only that it is at most
+√(θ + t · error). Where Σ W T² itself does not stand out, nothing is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import t as student
+
+from onesided.blending import blended_means
+from onesided.completion import OneSidedCompletion
+from onesided.engines.local import single_blas_thread
+from onesided.measurement import some_columns
+from onesided.moments import PairMoments, hajek_at
+from onesided.omega import pair_size
+from onesided.panel import Panel
+from onesided.report.held_out import Refit
+from onesided.second_moment import Measured, SecondMoment
+
+Array = npt.NDArray[Any]
+
+EDGES = np.array([0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000])  # rows fitted that have a pair
+GROUPS = 10
+MOST_PRODUCTS, MOST_PAIRS = 1 << 29, 1 << 23  # up to which all columns are looked at
+FEWEST_PAIRS = 30  # of a line: fewer tell too little
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class PairError:
+    """The relative error of T over the pairs that so many fitted rows have.
+
+    ``error`` is None where it is only known to be at most ``high``; ``high`` is None where nothing is known.
+    """
+
+    fewest: int
+    most: int | None
+    pairs: int
+    error: float | None
+    low: float | None
+    high: float | None
+
+    @property
+    def rows(self) -> str:
+        """The numbers of rows, in words.
+
+        >>> PairError(3, 9, 40, 0.1, 0.05, 0.2).rows, PairError(0, 0, 40, 0.1, 0.05, 0.2).rows
+        ('3 to 9', '0')
+        """
+        if self.most is None:
+            return f"{self.fewest:,} and more"
+        return f"{self.fewest:,}" if self.fewest == self.most else f"{self.fewest:,} to {self.most:,}"
+
+
+@dataclass(frozen=True)
+class PairErrors:
+    """Of the model's T, and of the pairs as they were measured in the rows fitted, line by line."""
+
+    model: tuple[PairError, ...]
+    measured: tuple[PairError, ...]
+    pairs: int
+    left_out: int  # pairs of lines too short to tell
+    columns: int  # among which pairs were looked at
+
+    @classmethod
+    def of(cls, model: OneSidedCompletion, refit: Refit, rng: np.random.Generator) -> PairErrors | None:
+        """None where no pair of columns is in two held-out rows."""
+        kept, columns = _affordable(refit.train)
+        held = np.zeros(kept.n_rows)
+        held[refit.held_out] = refit.weights[refit.held_out]
+        target = PairMoments.from_panel(kept.with_row_weights(held))
+        i, j = target.pairs()
+        sums = _Sums.of(target)
+        chosen = np.flatnonzero((i != j) & sums.usable)
+        if len(chosen) < FEWEST_PAIRS:
+            return None
+        i, j = i[chosen], j[chosen].astype(np.int64)
+        trained = PairMoments.from_panel(kept)
+        place = trained.find(i, j)
+        seen = np.where(place >= 0, trained.rows[place], 0) if trained.n_pairs else np.zeros(len(i), dtype=int)
+        values = (_second_moment(model, refit, trained, columns).at(i, j), hajek_at(trained, i, j)[0])
+        line = np.searchsorted(EDGES, seen, side="right") - 1
+        totals = _totals(sums.at(chosen), values, line)
+        groups = min(GROUPS, max(2, len(refit.held_out) // 2))
+        fold = rng.permutation(len(refit.held_out)) % groups
+        without = []
+        for k in range(groups):
+            part = np.zeros(kept.n_rows)
+            part[refit.held_out[fold == k]] = refit.weights[refit.held_out[fold == k]]
+            less = PairMoments.from_panel(kept.with_row_weights(part))
+            without.append(_totals(sums.less(target, less).at(chosen), values, line))
+        sizes = np.bincount(line, minlength=len(EDGES))
+        lines = [k for k in range(len(EDGES)) if sizes[k] >= FEWEST_PAIRS]
+        found = [[_told(k, int(sizes[k]), which, totals, without) for k in lines] for which in (0, 1)]
+        measured = tuple(one for one in found[1] if one.fewest > 0)
+        left_out = len(chosen) - int(sizes[lines].sum())
+        return cls(tuple(found[0]), measured, len(chosen), left_out, len(columns))
+
+
+class _Totals(NamedTuple):
+    """For each line, Σ W (L − T̂)² less noise, for both estimates, and Σ W T̂² less noise."""
+
+    model: Array
+    measured: Array
+    norm: Array
+
+
+class _Sums(NamedTuple):
+    """Of held-out rows, for each pair: their number, Σw, Σw², Σwp and Σwp²."""
+
+    rows: Array
+    weights: Array
+    squared: Array
+    sums: Array
+    squares: Array
+
+    @classmethod
+    def of(cls, moments: PairMoments) -> _Sums:
+        squared = moments.counts if moments.squared_weight_sums is None else moments.squared_weight_sums
+        return cls(moments.rows.astype(np.int64), moments.counts, squared, moments.sums, moments.squares)
+
+    @property
+    def usable(self) -> Array:
+        freedom = self.weights**2 - self.squared
+        return (self.rows >= 2) & (freedom > ROUNDING * self.weights**2)
+
+    def at(self, chosen: Array) -> _Sums:
+        return _Sums(*(one[chosen] for one in self))
+
+    def less(self, whole: PairMoments, part: PairMoments) -> _Sums:
+        """Without the rows of a part."""
+        at = whole.find(part.pairs()[0], part.pairs()[1].astype(np.int64))
+        left = [one.copy() for one in self]
+        for one, taken in zip(left, _Sums.of(part), strict=True):
+            one[at] -= taken
+        return _Sums(*left)
+
+
+def _affordable(panel: Panel) -> tuple[Panel, Array]:
+    """The panel and its columns, or of one with very many pairs some columns, evenly spaced by how often they occur."""
+    products = float(np.sum(panel.row_counts.astype(np.float64) ** 2))
+    if products <= MOST_PRODUCTS and pair_size(panel).pairs <= MOST_PAIRS:
+        return panel, np.arange(panel.n_columns)
+    return some_columns(panel)
+
+
+def _totals(sums: _Sums, values: tuple[Array, Array], line: Array) -> _Totals:
+    good = sums.usable
+    rows = sums.at(np.flatnonzero(good))
+    mean, own = rows.sums / rows.weights, rows.squared / rows.weights
+    variance = np.maximum(rows.squares - rows.weights * mean**2, 0.0) / (rows.weights - own)
+
+    def total(value: Array) -> Array:
+        return np.bincount(line[good], rows.weights * (value - mean) ** 2 - variance * own, len(EDGES))
+
+    return _Totals(total(values[0][good]), total(values[1][good]), total(np.zeros_like(mean)))
+
+
+def _told(k: int, pairs: int, which: int, totals: _Totals, without: list[_Totals]) -> PairError:
+    most = None if k + 1 == len(EDGES) else int(EDGES[k + 1]) - 1
+    bare = PairError(int(EDGES[k]), most, pairs, None, None, None)
+    norms = np.array([one[2][k] for one in without])
+    reach = float(student.ppf(0.95, len(without) - 1))
+    if totals[2][k] <= reach * _jackknife(norms) or np.any(norms <= 0):
+        return bare
+    theta = float(totals[which][k] / totals[2][k])
+    error = reach * _jackknife(np.array([one[which][k] for one in without]) / norms)
+    high = float(np.sqrt(max(theta, 0.0) + error))
+    if theta <= error:
+        return replace(bare, high=high)
+    return replace(bare, error=float(np.sqrt(theta)), low=float(np.sqrt(theta - error)), high=high)
+
+
+def _jackknife(values: Array) -> float:
+    return float(np.sqrt((len(values) - 1) / len(values) * np.sum((values - values.mean()) ** 2)))
+
+
+def _second_moment(model: OneSidedCompletion, refit: Refit, trained: PairMoments, columns: Array) -> SecondMoment:
+    """T as the model gives it, from the rows fitted, for some columns."""
+    found = refit.found
+    with single_blas_thread():
+        whole = Measured.from_panel(refit.train)
+    measured = Measured(*(one[columns] for one in (whole.diagonal, whole.means, whole.counts, whole.parts)))
+    mean = blended_means(found.mean[columns], measured.means, measured.counts, model.mean_blend_)
+    return SecondMoment(
+        found.loadings[columns],
+        measured,
+        mean=mean if np.any(found.mean) else None,
+        panel=refit.train,
+        moments=trained,
+        kappa=model.blend_,
+        output="blend",
+        common=int(found.row_variance > 0),
+    )

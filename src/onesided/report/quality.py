@@ -1,0 +1,208 @@
+"""How good it is, told by rows that were held out: predictions, their intervals, and T itself."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onesided.completion import OneSidedCompletion
+from onesided.errors import counted
+from onesided.panel import Panel
+from onesided.report.held_out import Coverage, Refit, Score, coverage, scores
+from onesided.report.page import Section, defined, figure, pictures, sentence, table, text
+from onesided.report.pair_chart import pair_chart, pair_table
+from onesided.report.pair_errors import PairErrors
+from onesided.report.pictures import FIRST, MUTED, drawn, plain_numbers
+from onesided.report.words import fixed, number, places_for, share, with_error
+
+CALLED = {"constant": "one number for all", "column means": "column means", "model": "the model"}
+
+
+@dataclass(frozen=True, eq=False)
+class Quality(Section):
+    """Scores on held-out rows; ``why_not`` is a sentence where there are none.
+
+    >>> from onesided import synthetic
+    >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(500, 12, 1, rng=0), 5, rng=1)
+    >>> model = OneSidedCompletion(1, center="columns", diagonal="free").fit(panel)
+    >>> found = Quality.of(model, panel)
+    >>> found.scores["model"].explained > 0.5
+    True
+    """
+
+    title: ClassVar[str] = "How good it is"
+    anchor: ClassVar[str] = "quality"
+
+    scores: dict[str, Score]
+    coverage: tuple[Coverage, ...] = ()
+    pair_errors: PairErrors | None = None
+    rows_fitted: int = 0
+    rows_scored: int = 0
+    entries_scored: int = 0
+    entries_taken_out: int = 0
+    sampled: bool = False
+    weighted: bool = False
+    why_not: str = ""
+
+    @classmethod
+    def of(cls, model: OneSidedCompletion, panel: Panel | None, seed: int = 0) -> Quality:
+        """Fit the setting of a model again to four fifths of the rows, and score the others."""
+        if model.privacy_ is not None:
+            return cls(
+                {},
+                why_not="The model is differentially private. Scores on its rows would be exact numbers about them, "
+                "which no part of the budget has paid for: none are given. Rows that took no part in the fit, if there "
+                "are any, can be scored with model.score().",
+            )
+        if panel is None:
+            return cls(
+                {},
+                why_not="The model was saved without its panel. To see how it does on rows held out, name the panel "
+                "(--panel, in Python panel=).",
+            )
+        rng = np.random.default_rng(seed)
+        refit = Refit.of(model, panel, rng)
+        if refit is None:
+            return cls({}, why_not="Fewer than ten rows have two entries: too few to hold some out.")
+        scored = refit.scored()
+        covered, taken_out = coverage(refit, rng)
+        return cls(
+            scores(refit),
+            covered,
+            PairErrors.of(model, refit, rng),
+            int(np.count_nonzero(refit.train.row_weights[refit.train.row_counts > 0])),
+            scored.n_rows,
+            scored.n_entries,
+            taken_out,
+            refit.sampled,
+            len(np.unique(scored.row_weights)) > 1,
+        )
+
+    @property
+    def in_short(self) -> str:
+        """What an entry is off, and how intervals do, in a sentence."""
+        if not self.scores:
+            return ""
+        model, means = self.scores["model"], self.scores["column means"]
+        ninety = next(one for one in self.coverage if one.level == 0.9)
+        return (
+            f"On held-out rows an entry is predicted with an RMSE of {number(model.rmse)} (column means: "
+            f"{number(means.rmse)}); {share(ninety.share)} of entries lie in their 90% intervals."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, as JSON takes them."""
+        if not self.scores:
+            return {"scored": False, "why_not": self.why_not}
+        return {
+            "scored": True,
+            "rows_fitted": self.rows_fitted,
+            "rows_scored": self.rows_scored,
+            "entries_scored": self.entries_scored,
+            "rows_sampled": self.sampled,
+            "scores": {name.replace(" ", "_"): asdict(one) for name, one in self.scores.items()},
+            "entries_taken_out": self.entries_taken_out,
+            "coverage": [asdict(one) for one in self.coverage],
+            "pair_errors": None if self.pair_errors is None else asdict(self.pair_errors),
+        }
+
+    def body(self) -> str:
+        if not self.scores:
+            return sentence(text(self.why_not))
+        sampled = (
+            "The panel is large: these are rows drawn from it at random, and the model, fitted to all, can be a little "
+            "better than the numbers here."
+            if self.sampled
+            else "The model itself, fitted to all rows, can be a little better than the numbers here."
+        )
+        return "".join(
+            [
+                sentence(
+                    f"The model's setting was fitted again to {counted(self.rows_fitted, 'row')} and tried on "
+                    f"{counted(self.rows_scored, 'row')} with "
+                    f"{counted(self.entries_scored, 'entry', 'entries')} that took no part in it.",
+                    "Rows count by their weights." if self.weighted else "",
+                    sampled,
+                ),
+                self._table(),
+                pictures([self._calibration(), pair_chart(self.pair_errors)]),
+                pair_table(self.pair_errors),
+                defined(
+                    {
+                        "RMSE": "the root of the mean squared difference between an entry of a held-out row and its "
+                        "prediction from the others of the row, in the units of the values. ± is one standard error, "
+                        "rows being independent.",
+                        "explained": "1 − Σe² / Σ(v − m)², m the mean of the entry's column in the rows fitted: of "
+                        "the variance around column means, the share that is predicted. Below zero, column means "
+                        "alone do better.",
+                        "log score": "the mean of −½ (log 2πs² + e²/s²), in nats, as for the choice of the rank; the "
+                        "trivial predictors take as s² their mean squared error in the rows fitted.",
+                        "held, of intervals": "an entry is taken out of its row and predicted from the rest; the "
+                        "interval is the prediction ± 0.674, 1.282, 1.645 or 1.960 predicted standard deviations.",
+                        "relative error of T": "√(Σ N (L − T)² / Σ N T²) over pairs of different columns, L the "
+                        "estimate from the rows fitted, T the mean product in held-out rows, whose own sampling noise "
+                        "has been taken off both sums, N how many held-out rows have the pair (two or more). In "
+                        "brackets a 90% interval, by a jackknife over groups of held-out rows. “At most”: the error "
+                        "cannot be told from zero.",
+                    }
+                ),
+            ]
+        )
+
+    def _table(self) -> str:
+        places = places_for(self.scores["model"].rmse_error)
+        rows = [
+            [
+                CALLED[name],
+                with_error(one.rmse, one.rmse_error, places),
+                "0, by definition" if name == "column means" else _percent(one.explained, one.explained_error),
+                with_error(one.log_score, one.log_error),
+            ]
+            for name, one in self.scores.items()
+        ]
+        head = ["predictor", "RMSE", "explained", "log score"]
+        return table("Entries of held-out rows, each predicted from its row", head, rows, numbers=[1, 2, 3], chosen=2)
+
+    def _calibration(self) -> str:
+        levels = np.array([100 * one.level for one in self.coverage])
+        held = np.array([100 * one.share for one in self.coverage])
+        errors = np.array([100 * one.error for one in self.coverage])
+
+        def draw(axis: Any) -> None:
+            low = min(45.0, float(np.floor(held.min() / 5) * 5) - 5)
+            axis.plot([low, 100], [low, 100], color=MUTED, linewidth=0.9, linestyle="--", label="as promised")
+            axis.errorbar(levels, held, errors, fmt="o", color=FIRST, markersize=5, label="held (± 1 se)")
+            axis.set_xlim(44, 101)
+            axis.set_ylim(max(low, -2), 101)
+            axis.set_xlabel("promised (% of entries)")
+            axis.set_ylabel("held (% of entries)")
+            axis.set_xticks(levels)
+            plain_numbers(axis.xaxis)
+            plain_numbers(axis.yaxis)
+            axis.legend(loc="lower right")
+
+        ninety = next(one for one in self.coverage if one.level == 0.9)
+        verdict = _verdict(ninety)
+        return figure(
+            drawn("calibration", draw, height=3.1),
+            "Chart: the share of entries that intervals hold against the share they promise, at four levels",
+            f"Intervals that promise 90% hold {share(ninety.share)} ± {number(100 * ninety.error, 2)} of "
+            f"{counted(self.entries_taken_out, 'entry', 'entries')}: {verdict}. All four: "
+            + ", ".join(f"{share(one.share)} at {one.level:.0%}" for one in self.coverage)
+            + ".",
+        )
+
+
+def _verdict(one: Coverage) -> str:
+    gap = one.share - one.level
+    if abs(gap) <= max(0.01, 2 * one.error):
+        return "as promised"
+    return "wider than need be" if gap > 0 else "too narrow"
+
+
+def _percent(one: float | None, error: float | None) -> str:
+    if one is None or error is None:
+        return fixed(None, 1)
+    return f"{fixed(100 * one, 1)}% ± {fixed(100 * error, 1)}"

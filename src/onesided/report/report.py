@@ -1,0 +1,216 @@
+"""A model on one page: what was observed, what was found, how good it is, how it was made.
+
+What is refused, beside what no panel may hold (:mod:`onesided.panel`) and what :mod:`onesided.names` refuses:
+
+=====================================================  ========================================================
+found                                                  message
+=====================================================  ========================================================
+not a fitted ``OneSidedCompletion``                    a report is of a OneSidedCompletion; found HajekGD …
+a panel with other columns than the model              the panel has 3 columns that the model does not: …
+a panel without some of the model's columns            the panel lacks 3 columns of the model: …
+a panel for a private model                            the model is private: a report on its rows …
+matplotlib not installed                               a report has pictures, and matplotlib is missing: …
+an output that cannot be written                       cannot write report.html: …
+=====================================================  ========================================================
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from onesided import __version__
+from onesided.completion import OneSidedCompletion, with_weights_as_counts
+from onesided.errors import InputError, counted, examples
+from onesided.names import Names, read_names
+from onesided.panel import Panel, as_panel
+from onesided.report.bands import SpectrumBands
+from onesided.report.components import Components
+from onesided.report.found import Found
+from onesided.report.made import Made
+from onesided.report.observed import Observed
+from onesided.report.page import Section, framed, said, text, whole
+from onesided.report.quality import Quality
+from onesided.storage import written_beside
+
+Array = npt.NDArray[Any]
+Progress = Callable[[int, int], object]
+
+STEPS = 100
+AFTER = {"observed": 10, "bands": 50, "quality": 95}  # steps done, of so many
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """A report on a fitted model; a notebook shows it, or any of its sections, as it is.
+
+    >>> from onesided import synthetic
+    >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(300, 10, 1, rng=0), 4, rng=1)
+    >>> model = OneSidedCompletion(1, center="columns", diagonal="free", random_state=0).fit(panel)
+    >>> report = Report.of(model)
+    >>> [section.title for section in report.sections]
+    ['What was observed', 'What was found', 'How good it is', 'How it was made']
+    >>> report.html().startswith("<!DOCTYPE html>")
+    True
+    """
+
+    title: str
+    observed: Observed
+    found: Found
+    quality: Quality
+    made: Made
+
+    @classmethod
+    def of(
+        cls,
+        model: OneSidedCompletion,
+        panel: Any = None,
+        names: Names | Mapping[Any, str] | str | os.PathLike[str] | None = None,
+        *,
+        title: str = "A report on a panel and its model",
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Report:
+        """Make the report of a model.
+
+        Parameters
+        ----------
+        model : OneSidedCompletion
+            Fitted, or loaded from its file.
+        panel : optional
+            The panel it was fitted to, in whatever form :func:`onesided.as_panel` takes; not needed where the model
+            holds it. Without it the report has neither what was observed nor how good the model is.
+        names : optional
+            What columns are called: a mapping of ids to names, or a table of them (:mod:`onesided.names`).
+        seed : int
+            Of the rows held out, the rows resampled and all other draws: the same model and seed give the same page.
+        progress : callable, optional
+            Called with the steps done and their number in all.
+        """
+        if not isinstance(model, OneSidedCompletion):
+            raise InputError(
+                f"a report is of a OneSidedCompletion; found {type(model).__name__}: fit one to the same panel"
+            )
+        check_is_fitted(model)
+
+        def tell(done: int, total: int = STEPS) -> None:
+            if progress is not None:
+                progress(done, total)
+
+        rows = _panel_of(model, panel)
+        called = _names_of(model, names)
+        tell(1)
+        observed = Observed.of(model, rows, called, seed)
+        tell(AFTER["observed"])
+        wide = AFTER["bands"] - AFTER["observed"]
+        bands = SpectrumBands.of(
+            model,
+            rows,
+            Components.of(model).number,
+            seed,
+            lambda done, total: tell(AFTER["observed"] + wide * done // total),
+        )
+        found = Found.of(model, called, bands)
+        tell(AFTER["bands"])
+        quality = Quality.of(model, rows, seed)
+        tell(AFTER["quality"])
+        return cls(title, observed, found, quality, Made.of(model, seed))
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """In the order of the page."""
+        return self.observed, self.found, self.quality, self.made
+
+    def html(self) -> str:
+        """The page: one file that needs no other."""
+        return whole(self.title, self._content())
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the page, whole or not at all."""
+        page = self.html().encode("utf-8")
+        with written_beside(path) as temporary:
+            temporary.write_bytes(page)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All numbers of the page, as JSON takes them: columns with id and name, nothing infinite or NaN."""
+        found = {section.anchor: section.to_dict() for section in self.sections}
+        return dict(_finite({"title": self.title, **found}))
+
+    def _repr_html_(self) -> str:
+        return framed(self._content())
+
+    def _content(self) -> str:
+        short = [text(one.in_short) for one in (self.observed, self.found, self.quality) if one.in_short]
+        links = "".join(f'<a href="#{one.anchor}">{text(one.title)}</a>' for one in self.sections)
+        sections = "".join(one.html() for one in self.sections)
+        return (
+            f'<header><h1>{text(self.title)}</h1>{said(short)}</header><nav aria-label="Sections">{links}</nav>'
+            f"<main>{sections}</main><footer><p>Made by onesided {text(__version__)}. Every number on this page is "
+            "defined at the end of its section.</p></footer>"
+        )
+
+
+def _names_of(model: OneSidedCompletion, names: Any) -> Names:
+    if isinstance(names, Names):
+        return names
+    if isinstance(names, str | os.PathLike):
+        return read_names(names, model.column_ids_)
+    return Names(model.column_ids_, dict(names or {}))
+
+
+def _panel_of(model: OneSidedCompletion, panel: Any) -> Panel | None:
+    """The panel given, over the model's columns, or else the model's own."""
+    if panel is None:
+        return model.second_moment_.panel
+    if model.privacy_ is not None:
+        raise InputError(
+            "the model is private: a report on its rows would tell exact numbers that no part of the budget has paid "
+            "for; leave the panel out"
+        )
+    panel = as_panel(panel)
+    if not np.array_equal(panel.column_ids, model.column_ids_):
+        panel = _aligned(panel, model.column_ids_)
+    return with_weights_as_counts(panel)
+
+
+def _aligned(panel: Panel, column_ids: Array) -> Panel:
+    """The panel with its columns in the order of the model's; ids are compared as they are written."""
+    known, given = ([str(one) for one in ids.tolist()] for ids in (column_ids, panel.column_ids))
+    place = {one: position for position, one in enumerate(known)}
+    strangers, lost = [one for one in given if one not in place], sorted(set(known) - set(given))
+    expected = "expected the panel that the model was fitted to: give that, or fit a model to this one"
+    if strangers:
+        raise InputError(
+            f"the panel has {counted(len(strangers), 'column')} that the model does not: {examples(strangers)}; "
+            f"{expected}"
+        )
+    if lost:
+        raise InputError(f"the panel lacks {counted(len(lost), 'column')} of the model: {examples(lost)}; {expected}")
+    entries = (panel.indptr, panel.columns, panel.values, panel.n_columns)
+    as_text = Panel(*entries, column_ids=np.array(given, dtype=object))
+    aligned = as_text.align_columns(np.array(known, dtype=object))
+    return Panel(
+        aligned.indptr,
+        aligned.columns,
+        aligned.values,
+        len(known),
+        column_ids=column_ids,
+        row_weights=panel.row_weights,
+    )
+
+
+def _finite(one: Any) -> Any:
+    """Plain values, with None for what is infinite or NaN."""
+    if isinstance(one, Mapping):
+        return {name: _finite(item) for name, item in one.items()}
+    if isinstance(one, list | tuple):
+        return [_finite(item) for item in one]
+    if isinstance(one, np.generic):
+        one = one.item()
+    return None if isinstance(one, float) and not np.isfinite(one) else one

@@ -3,15 +3,20 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench lint format clean
+.PHONY: demo test docs bench lint format clean
 
 # The main job on an embedded panel; says where its picture is.
 demo: $(VENV)/.demo
 	$(BIN)/onesided demo
 
-# The whole suite, doctests and README included.
+# The whole suite, doctests and every block of the README and the documentation included.
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
+
+# The documentation as a site, in site/: warnings are errors. Pages need no network, nor a server but for the search.
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html; with search: $(BIN)/python -m http.server --directory site"
 
 # What passes cost beside yardsticks measured in the same run; minutes, best on a machine with nothing else to do.
 bench: $(VENV)/.dev
@@ -29,7 +34,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis onesided-demo.png
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis onesided-demo.png
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[report]'

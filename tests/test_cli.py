@@ -659,3 +659,19 @@ def test_doctor_tells_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_doctor_refuses_a_bad_number_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONESIDED_NUM_THREADS", "many")
     refuse("doctor", folder=tmp_path, message="ONESIDED_NUM_THREADS='many'")
+
+
+def commands(group: Any = main, path: str = "") -> list[tuple[str, Any]]:
+    """Every command that does something, by what one types."""
+    found = []
+    for name, one in group.commands.items():
+        typed = f"{path} {name}".strip()
+        found += commands(one, typed) if hasattr(one, "commands") else [(typed, one)]
+    return found
+
+
+@pytest.mark.parametrize(("typed", "command"), commands(), ids=lambda one: one if isinstance(one, str) else "")
+def test_every_command_has_an_example_and_json(typed: str, command: Any) -> None:
+    assert f"onesided {typed}" in command.help.partition("Example:")[2]
+    assert "--json" in [option for parameter in command.params for option in parameter.opts]
+    assert all(parameter.help for parameter in command.params if parameter.param_type_name == "option")

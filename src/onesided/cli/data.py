@@ -27,6 +27,10 @@ def list_datasets(as_json: bool) -> None:
     """List the datasets that onesided.datasets.load() knows: name, shape, entries, licence and page.
 
     Where the shape is that of whatever file is given, there is none here.
+
+    \b
+    Example:
+        onesided data list
     """
     from onesided.datasets.catalogue import CATALOGUE
 

@@ -23,6 +23,10 @@ def demo(output: str, seed: int, as_json: bool) -> None:
 
     Of 1,797 images of 64 pixels, 8 random pixels of each are kept. No image is ever seen whole. The principal
     components come out all the same, and with them an estimate of each image, with its uncertainty.
+
+    \b
+    Example:
+        onesided demo -o digits.png
     """
     from onesided.report.digits import PICTURES, draw, recover_digits
     from onesided.storage import check_output

@@ -20,6 +20,10 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
     Versions, threads and optional parts; the compiled kernels are run and compared with a plain reference. Exit
     code 1 if they do not work.
+
+    \b
+    Example:
+        onesided doctor
     """
     import platform
     from importlib.metadata import PackageNotFoundError, version

@@ -27,6 +27,7 @@ from onesided.cli.console import (
     read_panel,
     table_options,
 )
+from onesided.cli.naming import named, names_option
 from onesided.errors import InputError
 
 ENDINGS = (".html", ".htm")
@@ -47,12 +48,12 @@ ENDINGS = (".html", ".htm")
     type=TABLE_OR_PANEL,
     help="The table or packed panel that MODEL was fitted to, where the model file does not hold it.",
 )
-@click.option("--names", type=EXISTING_FILE, help="A table of column ids and names, such as movies.csv.")
+@names_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all that is random.")
 @table_options
 @json_option
 def report(
-    model: str, output: str, panel: str | None, names: str | None, seed: int, as_json: bool, **reading: Any
+    model: str, output: str, panel: str | None, names_table: str | None, seed: int, as_json: bool, **reading: Any
 ) -> None:
     """Write a page on MODEL: what was observed, what was found, how good it is, how it was made.
 
@@ -69,7 +70,7 @@ def report(
     from onesided.report.report import Report
     from onesided.storage import check_output
 
-    check_output(output, ENDINGS, inputs=[one for one in (model, panel, names) if one])
+    check_output(output, ENDINGS, inputs=[one for one in (model, panel, names_table) if one])
     asked = [name for name, one in reading.items() if one not in (None, "refuse")]
     if panel is None and asked:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in asked)
@@ -77,6 +78,7 @@ def report(
             f"{options} is about the table of --panel, which was not given; name it, or leave {options} out"
         )
     fitted = OneSidedCompletion.load(model)
+    names = named(fitted, names_table)
     rows = None if panel is None else read_panel(panel, **reading)[0]
     with bar("Making the report") as progress:
         made = Report.of(fitted, rows, names, title=Path(model).stem, seed=seed, progress=progress)

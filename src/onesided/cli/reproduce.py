@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from onesided.cli.console import bar
+from onesided.cli.console import bar, json_option, print_result
 
 
 @click.command()
@@ -26,7 +26,10 @@ from onesided.cli.console import bar
     type=click.Path(file_okay=False),
     help="The folder for NAME.json, NAME.md and NAME.svg.  [default: results, or results/quick]",
 )
-def reproduce(names: tuple[str, ...], listed: bool, quick: bool, data: str | None, output: str | None) -> None:
+@json_option
+def reproduce(
+    names: tuple[str, ...], listed: bool, quick: bool, data: str | None, output: str | None, as_json: bool
+) -> None:
     """Measure tables and figures of the paper again: NAME as listed by --list, several, or all.
 
     Each writes what was measured as JSON (settings, seeds, versions, seconds, numbers), as a table in Markdown and as
@@ -42,6 +45,9 @@ def reproduce(names: tuple[str, ...], listed: bool, quick: bool, data: str | Non
     from onesided.experiments.experiment import run
     from onesided.experiments.panels import Panels
 
+    if listed and as_json:
+        print_result({name: experiment(name).title for name in NAMES}, as_json)
+        return
     if listed:
         for name in NAMES:
             click.echo(f"{name:<16}  {experiment(name).title}")
@@ -52,16 +58,21 @@ def reproduce(names: tuple[str, ...], listed: bool, quick: bool, data: str | Non
         raise click.UsageError("name a table or figure, or all; --list names them")
     chosen = [experiment(name) for name in (NAMES if "all" in names else names)]
     panels, folder = Panels(data), Path(output or ("results/quick" if quick else "results"))
-    failed = []
+    failed, told = [], {}
     for one in chosen:
         try:
             with bar(one.name) as report:
-                _print(run(one, folder, panels, quick=quick, progress=report), folder)
+                record = run(one, folder, panels, quick=quick, progress=report)
+            told[one.name] = {name: record[name] for name in ("title", "seconds", "expectations", "verdict")}
+            if not as_json:
+                _print(record, folder)
         except InputError as error:
             if len(chosen) == 1:
                 raise
             failed.append(one.name)
             click.echo(f"{one.name}: {error}\n", err=True)
+    if as_json:
+        print_result(told, as_json)
     if failed:
         raise click.ClickException(f"could not be run: {', '.join(failed)}")
 

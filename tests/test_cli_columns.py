@@ -87,7 +87,19 @@ def test_a_row_that_has_everything(folder):
     (folder / "all.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     result = invoke("recommend", folder / "films.onesided", folder / "all.csv")
     assert result.exit_code == 0
-    assert "There is nothing to recommend to me" in result.stdout
+    assert "There is nothing to recommend to me: no column that it has not is linked to one it has" in result.stdout
+
+
+def test_large_values_are_told_with_the_digits_that_matter(folder):
+    rng = np.random.default_rng(0)
+    dense = np.full((300, 8), np.nan)
+    for row in dense:
+        columns = rng.choice(8, 4, replace=False)
+        row[columns] = 1000 + 10 * rng.normal() + rng.normal(0, 2, 4)
+    model = OneSidedCompletion(1, center="columns", diagonal="free", random_state=0).fit(Panel.from_dense(dense))
+    model.save(folder / "large.onesided")
+    lines = invoke("recommend", folder / "large.onesided", "--row-id", "3").stdout.splitlines()[1:]
+    assert all(len(line.split()[1].partition(".")[2]) == 1 for line in lines)  # 1003.4, not 1e+03
 
 
 @pytest.mark.parametrize(

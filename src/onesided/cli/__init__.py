@@ -48,6 +48,8 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except InputError as error:
             raise _Refusal(error) from error
+        except BrokenPipeError:  # whoever reads has read enough: click ends without a word
+            raise
         except OSError as error:
             raise click.ClickException(str(error)) from error
 

@@ -45,21 +45,22 @@ def _rank(context: click.Context, parameter: click.Parameter, given: Any) -> int
     type=click.Choice(["auto", "free", "fit"]),
     default="auto",
     show_default=True,
-    help="Whether the start takes columns to vary on their own too (free), or rows to lie in the row space (fit).",
+    help="Whether columns vary on their own, too (free), or rows lie all but exactly in the row space (fit).",
 )
 @click.option(
     "--refine",
     type=click.Choice(["auto", "none", "variational"]),
     default="auto",
     show_default=True,
-    help="Whether the moment solution is refined by variational passes; auto: where memory allows.",
+    help="Whether the first solution, from pairs of columns, is refined by a model of whole rows; auto: where memory "
+    "allows.",
 )
 @click.option(
     "--max-passes",
     type=click.IntRange(min=1),
     default=300,
     show_default=True,
-    help="Passes over the rows for a moment solution at most.",
+    help="Passes over the rows for the first solution, at most.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all that is random.")
 @click.option(

@@ -30,9 +30,9 @@ def inspect(table: str, as_json: bool, **reading: Any) -> None:
                       on a large table estimated from a random sample of columns,
                       with its standard error
     rows per pair     over the pairs seen together
-    pair moments      pairs of columns that explicit pair moments (as HajekGD forms
-                      them) would hold, each column's pair with itself included,
-                      and the memory they would take
+    pair moments      how many pairs of columns a table of all pairs seen would
+                      hold, each column's pair with itself included, and the memory
+                      it would take (a fit needs none; the paper's algorithm does)
     parts             sets of at least two columns that chains of rows link
     columns always alone
                       columns seen, but never in one row with another
@@ -45,8 +45,8 @@ def inspect(table: str, as_json: bool, **reading: Any) -> None:
                       the largest that random signs yield; supported above 1.1
     rows or more      rows like these at which a rank would reach that: rough, and
                       meaningless if there are fewer directions
-    paper's bound     Theorem 3.4 with all its constants set to one: how rows grow
-                      with rank, not how many are enough
+    paper's bound     the rows that the theory asks for, all its constants set to
+                      one: how they grow with rank, not how many are enough
 
     \b
     Example:

@@ -16,8 +16,7 @@ names_option = click.option(
     "names_table",
     type=click.Path(exists=True, dir_okay=False),
     metavar="TABLE",
-    help="A table with a column's id and its name in each line (movies.dat, movies.csv): columns are then told, and "
-    "can be asked for, by name.",
+    help="A table with a column's id and its name in each line (movies.dat, movies.csv): columns go by their names.",
 )
 
 

@@ -18,9 +18,11 @@ def plan_options(command: Command) -> Command:
     for option in reversed(
         (
             click.option(
-                "--epsilon", type=float, metavar="ε", help="How much may leak of a person; usually 0.1 to 10."
+                "--epsilon", type=float, metavar="ε", help="How much may leak of a person, at most; usually 0.1 to 10."
             ),
-            click.option("--delta", type=float, metavar="δ", help="With which chance more may; below one in all rows."),
+            click.option(
+                "--delta", type=float, metavar="δ", help="The chance that more may; below 1 / the number of rows."
+            ),
             click.option(
                 "--bounds",
                 type=float,
@@ -48,7 +50,8 @@ def plan_options(command: Command) -> Command:
 mechanism_option = click.option(
     "--mechanism",
     type=click.Choice(["gradient", "central", "local"]),
-    help="Where noise is added: to passes over the rows, to pair sums and counts, or to every value.",
+    help="Where noise is added: to passes over the rows (gradient, unless said otherwise), to pair sums and counts, or "
+    "to every value.",
 )
 
 

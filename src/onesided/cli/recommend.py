@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -68,15 +69,22 @@ def recommend(
         ]
         print_result({"row": row_name, "entries": row.n_entries, "recommended": best}, as_json)
         return
-    if fitted.rank_ == 0 or not fitted.factor_.any():
-        click.echo(
-            "The model has no factor (rank 0): every row is recommended the columns of the highest means.", err=True
-        )
+    if not fitted.factor_.any():
+        click.echo("The model has no factor: every row is recommended the columns of the highest means.", err=True)
     if not found:
-        click.echo(f"There is nothing to recommend to {row_name}: it has every column that the model can place.")
+        click.echo(f"There is nothing to recommend to {row_name}: no column that it has not is linked to one it has.")
         return
-    lines = [(names[places[one.id]], f"{one.value:.3g}", f"{one.standard_deviation:.2g}") for one in found]
+    places_shown = _decimals(min(one.standard_deviation for one in found))
+    lines = [
+        (names[places[one.id]], *(f"{number:.{places_shown}f}" for number in (one.value, one.standard_deviation)))
+        for one in found
+    ]
     print_table((f"for {row_name}", "value", "standard deviation"), lines)
+
+
+def _decimals(deviation: float) -> int:
+    """So many that a standard deviation has two digits, and none before large numbers run out of them."""
+    return min(max(1 - floor(log10(deviation)), 0), 12) if deviation > 0 else 3
 
 
 def _panel(model: OneSidedCompletion, path: str, table: str | None, unknown: Any, reading: dict[str, Any]) -> Panel:

@@ -19,8 +19,8 @@ def similar(model: str, column: str, number: int, names_table: str | None, as_js
 
     COLUMN is an id or, with --names, a name or a part of one. Columns are listed by the correlation of their entries in
     the same row, beyond what means and the level of the row explain: 1 where knowing one tells the other, 0 where it
-    tells nothing. The standard error says how far it may be off; "rows" is how many rows have both columns. Few or no
-    common rows do not matter: other columns link the two.
+    tells nothing. The standard error says how far it may be off; "rows" is how many rows have both columns, by their
+    weights. Few common rows need not matter where other columns link the two, at least as many as the rank.
 
     \b
     Example:
@@ -40,12 +40,11 @@ def similar(model: str, column: str, number: int, names_table: str | None, as_js
             | {"correlation": one.correlation, "standard_error": one.standard_error, "rows": one.count}
             for one in found
         ]
-        print_result(labelled(names, position) | {"similar": nearest}, as_json)
+        print_result(labelled(names, position) | {"factor": bool(fitted.factor_.any()), "similar": nearest}, as_json)
         return
-    if fitted.rank_ == 0 or not fitted.factor_.any():
-        click.echo(
-            "The model has no factor (rank 0): beyond means and row effects no two columns go together.", err=True
-        )
+    if not fitted.factor_.any():
+        click.echo("The model has no factor: beyond means and row effects no two columns go together.", err=True)
+        return
     if not found:
         click.echo(f"No column is linked to {names[position]} by a chain of rows: there is nothing to compare it with.")
         return

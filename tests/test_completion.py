@@ -638,3 +638,26 @@ def test_warnings_point_to_the_line_that_fitted(monkeypatch):
     with pytest.warns(UserWarning, match="fewer than ten rows") as more:
         OneSidedCompletion(refine="none").fit(random_panel(0, n=5))
     assert {one.filename for one in (*caught, *more)} == {__file__}
+
+
+def test_progress_is_told_of_steps_and_what_may_follow():
+    class Told:
+        def __init__(self):
+            self.steps, self.passes = [], 0
+
+        def __call__(self, done, loss):
+            self.passes += 1
+
+        def begin(self, what, cost, left):
+            self.steps.append((what, cost, left))
+
+    told = Told()
+    model = OneSidedCompletion(random_state=0).fit(random_panel(0, n=300), progress=told)
+    words, costs, left = zip(*told.steps, strict=True)
+    assert len(words) == len(model.selection_.trials) + 2
+    assert words[-1] == f"rank {model.rank_}, all rows"
+    assert left[-1] == 0
+    assert all(one > 0 for one in costs)
+    assert all(later <= earlier for earlier, later in zip(left, left[1:], strict=False))
+    assert sum(costs) <= costs[0] + left[0] + 1e-9  # no more than was said at first
+    assert told.passes > 0

@@ -81,13 +81,14 @@ from onesided.selection import (
     Setting,
     Trial,
     affordable_ranks,
+    cost,
     enough_rows,
     fit_row_space,
     select,
 )
 from onesided.similarity import Similar, correlations, standard_errors
 from onesided.solvers.gradient_descent import gradient_descent, random_start, stable_step
-from onesided.solvers.result import Progress
+from onesided.solvers.result import Progress, begin
 from onesided.solvers.spectral import top_eigenpairs
 from onesided.uncertainty import Bootstrap, Replicated, bootstrap
 
@@ -265,7 +266,8 @@ class OneSidedCompletion(OneSidedEstimator):
         ``checkpoint``, if given, is a folder in which the work is kept after every pass; the same fit with the same
         folder goes on from there and ends alike (:mod:`onesided.checkpoint`). It needs a seed as ``random_state``.
         ``progress``, if given, is called as work goes on with the passes made of the present step and a number that
-        tells how it goes: the loss of a moment solution, the mean logarithm of the noise variance when refining.
+        tells how it goes: the loss of a moment solution, the mean logarithm of the noise variance when refining. If it
+        has a method ``begin``, that is called before each step (:func:`onesided.solvers.result.begin`).
         """
         self._validate_params()
         began = perf_counter()
@@ -294,8 +296,10 @@ class OneSidedCompletion(OneSidedEstimator):
         setting, selection = self._choose(panel, rng, progress, kept)
         # One seed for each, drawn whether or not the work was done before.
         seeds = [int(seed) for seed in rng.integers(2**31, size=2)]
+        begin(progress, f"rank {setting.rank}, four fifths of the rows", cost(setting.rank), 2 * cost(setting.rank))
         blend = self._choose_blend(panel, setting, seeds[0], progress, kept.work("blends"))
         self.blend_, self.mean_blend_ = blend.pairs, blend.means
+        begin(progress, f"rank {setting.rank}, all rows", 2 * cost(setting.rank), 0.0)
         found = fit_row_space(panel, setting, seeds[1], progress=progress, work=kept.work("fit"))
         self.selection_, self.solve_ = selection, found.solve
         self.rank_, self.center_, self.diagonal_ = setting.rank, setting.center, setting.diagonal

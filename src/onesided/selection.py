@@ -40,7 +40,7 @@ from onesided.objective.rows import Diagonal
 from onesided.panel import Panel
 from onesided.refinement import MEMORY, PASSES, refine, working_memory
 from onesided.row_space import NOISE_FLOOR, Center, RowSpace, check_fittable, complete
-from onesided.solvers.result import Progress
+from onesided.solvers.result import Progress, begin
 from onesided.tallies import column_means, tally
 
 Array = npt.NDArray[Any]
@@ -55,6 +55,7 @@ EARNED = 2.0  # standard errors by which a factor must improve on rank 0
 SEARCH_PASSES = 12  # of a refinement that is only scored
 SCORED_ENTRIES = 20_000
 FOLDS = 5
+LATER = 3.0  # fits of the rank chosen, in cost, that follow: for the blend and to all rows
 COARSE = 1e-3  # tolerance of a moment solution that is only the start of a refinement
 
 
@@ -105,6 +106,15 @@ def fit_row_space(
     if not setting.refined:
         return found
     return refine(panel, found, center=setting.center, passes=passes, progress=progress, work=work)
+
+
+def cost(rank: int) -> float:
+    """What a fit of a rank costs beside one of rank 0, roughly: for telling how long is left.
+
+    >>> cost(0), cost(32)
+    (1.0, 10.0)
+    """
+    return 1.0 + rank / 6.4 + (rank / 16) ** 2
 
 
 @dataclass(frozen=True)
@@ -181,6 +191,7 @@ def select(
     centers, diagonals = tuple(centers), tuple(diagonals)
     if path == []:
         raise InputError("no rank to choose from: all are larger than the number of columns")
+    search.most = search.cost_at_most(path or [setting.rank], len(centers), len(diagonals), path is not None)
     best = setting if path is None else replace(setting, rank=path[0])
     if centers:
         low = [best.rank] if path is None else path[:3]
@@ -217,11 +228,21 @@ class _Search:
         self.weights, self.counts = panel.row_weights[rows], panel.row_counts[rows]
         self.scores: dict[Setting, Array] = {}  # of these rows, in this order: sums of log scores and of e²
         scored = np.where((fold >= 0) & (fold < folds), panel.row_weights, 0.0)
+        self.most = 0.0  # cost of all that may be tried, and of what follows the search
         self.negligible = NOISE_FLOOR * tally(panel, column_means(panel), weights=scored).mean_square
+
+    def cost_at_most(self, path: list[int], centers: int, diagonals: int, along: bool) -> float:
+        """Of a search, and of the fits that follow it."""
+        low = centers * sum(map(cost, path[:3]))
+        whole = sum(map(cost, path)) * max(diagonals, 1) if along else diagonals * cost(path[-1])
+        return len(self.folds) * (low + whole + centers * cost(path[-1])) + LATER * cost(path[-1])
 
     def score(self, setting: Setting) -> float:
         """The mean log score of a setting over held-out entries, rows by their weights."""
         if setting not in self.scores:
+            own = len(self.folds) * cost(setting.rank)
+            self.most = max(self.most - own, LATER * cost(setting.rank))
+            begin(self.progress, f"trying rank {setting.rank}", own, self.most)
             self.scores[setting] = np.concatenate([self._scored(setting, fold) for fold in range(len(self.folds))])
         return float(self._mean(self.scores[setting][:, 0]))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -131,17 +132,54 @@ def bar(title: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def passes(title: str) -> Iterator[Progress]:
-    """A running count of passes on stderr, for work whose end is not known in advance."""
+    """What is being done on stderr, for work whose end is not known in advance, and how long it may take at most."""
     if not sys.stderr.isatty():
         yield lambda done, loss: None
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title)
-        yield lambda done, loss: progress.update(task, description=f"{title}: pass {done}, loss {loss:.6g}")
+        task = progress.add_task(title, left="")
+        yield Steps(title, lambda text, left: progress.update(task, description=text, left=left))
+
+
+class Steps:
+    """Passes of steps that each have a cost: from what those done have taken follows how long is left, at most.
+
+    >>> clock = iter([0.0, 0.0, 10.0])
+    >>> steps = Steps("Fitting", lambda text, left: print([text, left]), lambda: next(clock))
+    >>> steps.begin("trying rank 0", 1.0, 9.0)
+    ['Fitting: trying rank 0', '']
+    >>> steps.begin("trying rank 1", 2.0, 7.0)
+    ['Fitting: trying rank 1', 'at most 1:30 left']
+    """
+
+    def __init__(
+        self, title: str, show: Callable[[str, str], object], clock: Callable[[], float] = perf_counter
+    ) -> None:
+        self._title, self._show, self._clock = title, show, clock
+        self._began, self._spent, self._own = clock(), 0.0, 0.0
+        self._doing, self._left = title, ""
+
+    def begin(self, what: str, cost: float, left: float) -> None:
+        """A step that costs so much, after which so much may be left at most."""
+        taken = self._clock() - self._began
+        self._spent, self._own = self._spent + self._own, cost
+        self._doing = f"{self._title}: {what}"
+        if self._spent > 0:
+            seconds = round(taken / self._spent * (cost + left))
+            self._left = f"at most {seconds // 60}:{seconds % 60:02} left"
+        self._show(self._doing, self._left)
+
+    def __call__(self, done: int, loss: float) -> None:
+        self._show(f"{self._doing}, pass {done}", self._left)
 
 
 def print_result(result: dict[str, Any], as_json: bool) -> None:

@@ -15,6 +15,24 @@ Status = Literal["converged", "completed", "limit", "stalled", "diverged"]
 ValueAndGradient = Callable[[Array], tuple[float, Array]]
 Progress = Callable[[int, float], None]  # called with the passes made so far and the loss
 
+STEP = "begin"  # what a progress may have beside: told which step begins, its cost, and what may follow at most
+
+
+def begin(progress: Progress | None, what: str, cost: float, left: float) -> None:
+    """Tell a progress that asks for it which step begins, what it costs and what may follow at most, in one unit.
+
+    >>> class Told:
+    ...     def __call__(self, passes, loss): ...
+    ...     def begin(self, what, cost, left): print(what, cost, left)
+    >>> begin(Told(), "rank 2", 1.0, 5.0)
+    rank 2 1.0 5.0
+    >>> begin(print, "rank 2", 1.0, 5.0)
+    """
+    told = getattr(progress, STEP, None)
+    if told is not None:
+        told(what, cost, left)
+
+
 REMEDIES: dict[Status, str] = {
     "converged": "the expected decrease fell below the tolerance",
     "completed": "all iterations were made; whether they suffice is not known: compare with more",

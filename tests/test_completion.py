@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -658,6 +659,6 @@ def test_progress_is_told_of_steps_and_what_may_follow():
     assert words[-1] == f"rank {model.rank_}, all rows"
     assert left[-1] == 0
     assert all(one > 0 for one in costs)
-    assert all(later <= earlier for earlier, later in zip(left, left[1:], strict=False))
+    assert all(later <= earlier for earlier, later in pairwise(left))
     assert sum(costs) <= costs[0] + left[0] + 1e-9  # no more than was said at first
     assert told.passes > 0

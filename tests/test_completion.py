@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from onesided import HajekGD, InputError, OneSidedCompletion, PairMoments, Panel, synthetic
@@ -662,3 +663,14 @@ def test_progress_is_told_of_steps_and_what_may_follow():
     assert all(later <= earlier for earlier, later in pairwise(left))
     assert sum(costs) <= costs[0] + left[0] + 1e-9  # no more than was said at first
     assert told.passes > 0
+
+
+def test_bands_of_a_model_with_a_fitted_diagonal_hold_the_truth():
+    """Handwritten digits, eight pixels of each: the eigenvalues of the complete images lie in their bands."""
+    images = load_digits().data
+    truth = np.linalg.eigvalsh(np.cov(images.T, bias=True))[::-1][:4]
+    kept = np.random.default_rng(0).random(images.shape) < 8 / 64
+    panel = Panel.from_dense(np.where(kept, images, np.nan))
+    model = OneSidedCompletion(16, center="columns", diagonal="fit", blend=None, random_state=0).fit(panel)
+    bands = model.bootstrap(replicates=30, random_state=0).eigenvalues()
+    assert np.all((bands.lower[:4] < truth) & (truth < bands.upper[:4]))

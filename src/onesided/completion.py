@@ -572,9 +572,11 @@ class OneSidedCompletion(OneSidedEstimator):
     ) -> Bootstrap:
         """Bands for eigenvalues, angles and entries, by resampling the rows and fitting the moment solution again.
 
-        See :mod:`onesided.uncertainty` for what they cover and where they fail. Afterwards ``second_moment_[i, j]``
-        has a standard error for completed entries too. ``progress`` is called with the replicates made and their
-        number.
+        The diagonal is free in these fits, whatever it was for the model: where columns vary on their own, too, a
+        fitted one pushes the eigenvalues up, in each replicate alike, and bands miss the truth (on the digits of the
+        README all four of rank 4 do). See :mod:`onesided.uncertainty` for what they cover and where they fail.
+        Afterwards ``second_moment_[i, j]`` has a standard error for completed entries too. ``progress`` is called with
+        the replicates made and their number.
         """
         check_is_fitted(self)
         if self.second_moment_.panel is None:
@@ -585,7 +587,7 @@ class OneSidedCompletion(OneSidedEstimator):
             self.second_moment_.panel,
             rank=self.rank_,
             center=self.center_,
-            diagonal=self.diagonal_,
+            diagonal="free",
             weight_exponent=self.weight_exponent,
             replicates=replicates,
             rng=generator(random_state),

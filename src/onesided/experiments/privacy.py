@@ -243,15 +243,23 @@ def _both(rows: list[Row]) -> str:
 
 def draw(rows: list[Row], figure: Figure) -> None:
     panels, epsilons = _panels(rows), distinct(rows, "epsilon")
-    figure.set_size_inches(2.9 * len(panels), 3.2)
-    for axis, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+    across = min(3, len(panels))
+    down = -(-len(panels) // across)
+    figure.set_size_inches(3.2 * across, 2.9 * down)
+    places = figure.subplots(down, across, squeeze=False).ravel()
+    for axis in places[len(panels) :]:
+        axis.set_axis_off()
+    for axis, panel in zip(places, panels, strict=False):
         group = where(rows, **panel)
         for method in MECHANISMS:
             axis.plot(epsilons, [_error(where(group, method=method, epsilon=e)) for e in epsilons], "o-", label=method)
         for other, style in ((OPEN, "--"), ("column means", ":")):
             axis.axhline(_error(where(group, method=other)), color="gray", linestyle=style, label=other)
         axis.set(title=_name(panel), xlabel="ε", ylabel="error of T", xscale="log", yscale="log")
-    figure.axes[0].legend(fontsize=7)
+    if len(panels) < len(places):
+        places[-1].legend(*places[0].get_legend_handles_labels(), loc="center", frameon=False)
+    else:
+        places[0].legend(fontsize=7)
 
 
 EXPERIMENT = Experiment(

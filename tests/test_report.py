@@ -24,13 +24,22 @@ from onesided.moments import PairMoments
 from onesided.names import Names
 from onesided.packed import write_packed
 from onesided.report import held_out, pair_errors
-from onesided.report.bands import REPLICATES, SpectrumBands
+from onesided.report.bands import REPLICATES, SpectrumBands, beat_rank_zero
+from onesided.report.column_map import ColumnMap
 from onesided.report.components import Components
-from onesided.report.observed import bins
+from onesided.report.found import Found
+from onesided.report.held_out import Coverage
+from onesided.report.made import Made
+from onesided.report.observed import Observed, bins
+from onesided.report.pair_chart import pair_chart
 from onesided.report.pictures import VARIABLES, drawn, label_points
+from onesided.report.quality import Quality, _verdict
 from onesided.report.report import Report
+from onesided.report.spectrum import spectrum
 from onesided.report.style import DARK, LIGHT
-from onesided.selection import fit_row_space
+from onesided.report.words import fixed, number, percent_with_error, share, with_error
+from onesided.selection import Selection, Setting, Trial, fit_row_space
+from onesided.similarity import deviations
 from onesided.uncertainty import bootstrap
 
 NAMES = ["tea & <b>rye</b>", "$\\frac{1}{0}$", "寿司" * 20, "Ω\x00", '"quoted"', "https://example.org/?a=1&b=2"]
@@ -143,7 +152,7 @@ def test_the_error_of_t_is_that_of_the_experiments(model, panel):
         i, j = target.pairs()
         chosen = np.flatnonzero((i != j) & sums.usable)
         value = L[i[chosen], j[chosen]]
-        off, _, norm = pair_errors._totals(sums.at(chosen), (value, value), np.zeros(len(chosen), dtype=int))
+        off, *_, norm = pair_errors._totals(sums.at(chosen), (value, value, value), np.zeros(len(chosen), dtype=int))
         assert off.sum() / norm.sum() == pytest.approx(expected, rel=1e-9)
 
 
@@ -200,7 +209,7 @@ def test_a_histogram_has_every_row():
 
 def test_bands_are_of_a_free_diagonal(panel):
     model = fitted(panel, 2, center="columns", diagonal="fit")
-    found = SpectrumBands.of(model, panel, 2, seed=4)
+    found = SpectrumBands.of(model, panel, 2, seed=4, earned=True)
     expected = bootstrap(panel, rank=2, center="columns", diagonal="free", replicates=REPLICATES, columns=[], rng=4)
     np.testing.assert_array_equal(found.bands.lower, expected.eigenvalues().lower)
     told = Report.of(model, seed=4).to_dict()["found"]["components"]
@@ -210,15 +219,54 @@ def test_bands_are_of_a_free_diagonal(panel):
 def test_bands_are_left_out_with_a_reason(model, panel, monkeypatch):
     assert "not at hand" in SpectrumBands.of(model, None, 2).why_not
     assert "fewer than ten rows" in SpectrumBands.of(model, panel.take_rows(np.arange(5)), 2).why_not
+    assert "and they may be noise" in SpectrumBands.of(model, panel, 2).why_not
+    assert "do not predict better" in SpectrumBands.of(model, panel, 2, earned=False).why_not
+    few = panel.take_rows(np.arange(30))  # 30 rows of 6 × 5 pairs, among 14 × 13
+    assert "4.9 rows have a pair of columns on average" in SpectrumBands.of(model, few, 2, earned=True).why_not
     monkeypatch.setattr("onesided.report.bands.MOST_WORK", 100)
-    assert "would take minutes" in SpectrumBands.of(model, panel, 2).why_not
+    assert "would take minutes" in SpectrumBands.of(model, panel, 2, earned=True).why_not
     assert SpectrumBands.of(model, panel, 0).why_not == ""
     monkeypatch.undo()
     monkeypatch.setattr("onesided.report.bands.bootstrap", lambda *a, **k: replace(bootstrap(*a, **k), unsettled=20))
-    assert "did not settle" in SpectrumBands.of(model, panel, 2).why_not
+    assert "did not settle" in SpectrumBands.of(model, panel, 2, earned=True).why_not
     monkeypatch.setattr("onesided.report.bands.FIRM", 0.0)
     monkeypatch.setattr("onesided.report.bands.bootstrap", bootstrap)
-    assert "firmest direction" in SpectrumBands.of(model, panel, 2).why_not
+    assert "firmest direction" in SpectrumBands.of(model, panel, 2, earned=True).why_not
+
+
+@pytest.mark.parametrize("center", ["columns", "both"])
+@pytest.mark.parametrize("size", [(60, 30, 0.2), (300, 30, 0.2), (400, 12, 0.5)])
+def test_noise_has_no_bands(size, center):
+    n, d, p = size
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        values = rng.normal(size=(n, d)) + (rng.normal(size=(n, 1)) if center == "both" else 0)
+        noise = Panel.from_dense(np.where(rng.random((n, d)) < p, values, np.nan))
+        model = fitted(noise, 5, center=center, diagonal="free", refine="none", blend=None)
+        found = Report.of(model).found.bands
+        assert found.bands is None
+        assert found.why_not.startswith("Bands are left out: ")
+
+
+def test_what_the_choice_of_the_rank_says_of_bands():
+    best, zero = Trial(2, "columns", "free", 1.0, 0.0, 1.0, True), Trial(0, "columns", "free", 0.9, 0.04, 1.0)
+    setting = Setting(2)
+    assert beat_rank_zero(None) is None
+    assert beat_rank_zero(Selection(setting, (best,))) is None  # rank 0 was not tried
+    assert beat_rank_zero(Selection(setting, (best, zero))) is True
+    assert beat_rank_zero(Selection(setting, (best, replace(zero, standard_error=0.06)))) is False
+    close = Selection(setting, (replace(best, chosen=False), replace(best, score=0.95, rank=1), zero))
+    assert beat_rank_zero(close) is False
+
+
+def test_bands_say_what_resampling_says(panel):
+    model = fitted(panel, 5, center="columns", diagonal="free", refine="none", blend=None)
+    components = Components.of(model)
+    found = SpectrumBands.of(model, panel, components.number, earned=True)
+    assert 0 < found.number < components.number
+    reading = spectrum(components, found)
+    assert "turn the others" not in reading
+    assert "directions of the row space stay within 0.4 radians when rows are resampled." in reading
 
 
 def test_components_name_each_column_once(model):
@@ -229,6 +277,34 @@ def test_components_name_each_column_once(model):
         assert (model.factor_[one.low, k] < 0).all()
         assert np.all(np.diff(model.factor_[one.high, k]) <= 0)
     assert found.factor_share + found.row_share + found.noise_share == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("center", ["columns", "both"])
+def test_shares_are_of_the_variance_that_similarity_has(center):
+    model = fitted(mixture(n=60, d=12, per_row=4), 2, center=center, diagonal="free")
+    found, variance = Components.of(model), deviations(model._predictor()) ** 2 + model.row_variance_
+    assert found.variance == pytest.approx(variance.sum())
+    assert found.spread_share > 0
+    told = found.factor_share, found.row_share, found.noise_share, found.spread_share
+    assert sum(told) == pytest.approx(1.0)
+    report = Report.of(model)
+    assert "to what is not known of the loadings." in report.found.in_short
+    assert report.to_dict()["found"]["share_of_unknown_loadings"] == found.spread_share
+
+
+def test_one_of_a_kind_is_not_many():
+    rng = np.random.default_rng(0)
+    whole = rng.normal(size=(600, 7)) @ rng.normal(size=(7, 20)) + 0.3 * rng.normal(size=(600, 20))
+    model = fitted(Panel.from_dense(whole), 7, center="columns", diagonal="free", refine="none", blend=None)
+    found = Found.of(model, Names(model.column_ids_, {}), SpectrumBands())
+    assert "1 component of smaller eigenvalue is not shown." in found.html()
+    factor = model.factor_ * np.r_[np.ones(6), 1e-3]
+    model.factor_ = factor
+    faint = Found.of(model, Names(model.column_ids_, {}), SpectrumBands()).html()
+    assert "1 has less than 0.1% of the components' variance, and is left out here" in faint
+    points = ColumnMap.of(found.components, found.names)
+    assert "1 column seen less often is not drawn." in replace(points, left_out=1).html()
+    assert "2 columns seen less often are not drawn." in replace(points, left_out=2).html()
 
 
 def test_rare_columns_are_not_named():
@@ -302,7 +378,10 @@ def test_odd_models_have_a_page(odd, name):
     json.dumps(report.to_dict(), allow_nan=False)
     if "private" in name:
         assert "The account of privacy" in page
-        assert "No exact number about the rows" in page
+        assert ("No exact number about the rows" in page) == ("local" not in name)
+        assert ("is not protected and not private" in page) == ("local" in name)
+        assert "score()" not in page
+        assert "impute_at()" in page
         assert report.to_dict()["quality"]["scored"] is False
         assert "rows" not in report.to_dict()["observed"]
 
@@ -344,6 +423,54 @@ def test_what_has_no_components_says_so(odd):
     assert "effects of rows with" in odd("rank 0 with row effects").html()
 
 
+def test_a_rank_of_zero_that_nobody_chose_has_not_been_found(odd):
+    assert odd("rank 0").found.in_short.startswith("Rank 0 was given: columns have means of their own")
+    assert odd("few rows").found.in_short.startswith("Rank 0 was taken, as too few rows can be held out to choose")
+    for name in ("rank 0", "rank 0 with row effects", "few rows"):
+        assert "No component was found" not in odd(name).html()
+    assert "No component was found" in odd("zeros").html()
+    noise = Panel.from_dense(np.random.default_rng(0).normal(size=(60, 5)))
+    assert Report.of(fitted(noise, "auto", center="columns", diagonal="free")).found.in_short.startswith("No component")
+
+
+def test_the_number_of_entries_is_not_on_a_private_page(odd):
+    panel = mixture(n=120, d=8, per_row=4)
+    report = odd("private, local")
+    assert panel.n_entries == 480
+    assert not re.search(r"\b480\b", re.sub(r"<svg .*?</svg>", "", report.html(), flags=re.DOTALL))
+    assert "one for each entry" in report.html()
+    assert report.to_dict()["made"]["privacy"]["releases"][0]["numbers"] is None
+    assert report.made.account.releases[0].numbers == 480  # the model's own account is as it was
+    assert odd("private").to_dict()["made"]["privacy"]["releases"][0]["numbers"] > 0
+
+
+def test_a_local_model_counts_no_column():
+    rng = np.random.default_rng(0)
+    dense = np.full((40, 30), np.nan)
+    for row in dense:
+        row[rng.choice(28, 4, replace=False)] = rng.uniform(1, 5, 4)
+    plan = Privacy(epsilon=5.0, delta=1e-3, bounds=(1, 5), max_entries=4, columns=range(30), mechanism="local")
+    model = fitted(Panel.from_dense(dense), 1, center="columns", diagonal="free", privacy=plan, refine="none")
+    model.factor_ = np.ones((30, 1))
+    naming = Found.of(model, Names(model.column_ids_, {}), SpectrumBands())._naming()
+    assert "Left out: 2 columns of 30, never seen, or never beside another." in naming
+
+
+def test_a_private_fit_that_may_choose(odd):
+    ints = Panel.from_dense(np.round(np.clip(mixture(n=8, d=8, per_row=4).to_dense(), 1, 5)))
+    local = Report.of(fitted(ints, "auto", privacy=Privacy(**PLAN, mechanism="local"))).html()
+    assert "was given" not in local
+    assert "Rank 0 was taken: fewer than ten rows have two entries" in local
+    assert "Rank 1 was given, not chosen; nothing was left" in odd("private, local").html()
+    assert "Rank 1 was given: with this mechanism a private fit cannot choose." in odd("private").html()
+
+
+def test_chains_of_rows_are_not_said_to_suffice(odd):
+    page = odd("nothing chosen").html()
+    assert "every one could be placed" not in page
+    assert "at least as many columns in common as the rank" in page
+
+
 def test_parts_and_columns_without_a_place_are_told(odd):
     assert "Columns fall into 2 parts" in odd("parts").html()
     assert "1 column could not be placed" in odd("a column never seen").html()
@@ -358,7 +485,193 @@ def test_without_its_panel(model, panel, tmp_path):
     assert page.count("name the panel") == 2
     assert Report.of(loaded, panel).quality.scores == Report.of(model).quality.scores
     other = Report.of(loaded, panel.take_rows(np.arange(300))).html()
-    assert "This is not the panel that the model was fitted to" in other
+    assert "This is not the panel that the model was fitted to, or its rows have other weights." in other
+    assert Report.of(loaded, panel).to_dict()["observed"]["differs_from_the_models"] is None
+    rounded = Panel(panel.indptr, panel.columns, panel.values.round(4), panel.n_columns)
+    assert Observed.of(loaded, rounded, Names(loaded.column_ids_, {})).differs == ""
+    for change in (10 * panel.values, panel.values + 0.1, 3 + 1.5 * (panel.values - 3)):
+        stranger = Panel(panel.indptr, panel.columns, change, panel.n_columns)
+        seen = Observed.of(loaded, stranger, Names(loaded.column_ids_, {}))
+        assert seen.to_dict()["differs_from_the_models"] == "values"
+        assert "though it has as many entries in each column: values differ." in seen.html()
+
+
+def test_weights_are_not_called_rows(odd):
+    four = mixture().with_row_weights(np.full(400, 4.0))
+    dense = four.to_dense()
+    dense[3:, 5] = np.nan
+    model = fitted(
+        Panel.from_dense(dense).with_row_weights(four.row_weights), 1, center="columns", diagonal="free", blend=7.0
+    )
+    report = Report.of(model)
+    page = report.html()
+    assert "All rows weigh 4, and count as 4 rows each." in page
+    assert "seen in rows that weigh less than 20 together or never beside another" in page
+    assert "the model counts for a weight of 7" in page
+    assert "N the weight of the held-out rows that have the pair" in page
+    assert "which weight of rows" in page
+    assert "Rows weigh between" in odd("weights").html()
+    unweighted = odd("nothing chosen").html()
+    assert "weigh" not in re.sub(r"<style>.*?</style>|<code>\w+</code>", "", unweighted, flags=re.DOTALL)
+    assert "N how many held-out rows have the pair" in unweighted
+
+
+def test_why_measurements_are_not_averaged_in(panel):
+    def told(rows, **options):
+        center = options.pop("center", "columns")
+        found = fitted(rows, 1, center=center, diagonal="free", refine="none", **options)
+        return {name: one for name, one in Made.of(found, panel=rows)._fit() if name.startswith("measured")}.values()
+
+    assert set(told(panel, blend=None)) == {"not averaged in: it was not asked for, blend being none"}
+    few = mixture(n=100)
+    assert all("too few rows have two entries to hold 30 of them out" in one for one in told(few))
+    linear = synthetic.sample_fixed(synthetic.linear_mixture(2000, 12, 1, rng=0), 6, rng=1)
+    assert "not averaged in: on held-out rows the model alone does as well" in told(linear)
+    pairs, means = told(panel, blend=1.0)
+    assert pairs == "averaged in; the model counts for 1 row"
+    assert "about pairs alone" in means
+    assert next(iter(told(panel, blend=0.0))).endswith("the model counts for nothing beside them")
+    assert list(told(panel, center="none", blend=2.5)) == [
+        "averaged in; the model counts for 2.5 rows",
+        "not averaged in: the model has no means",
+    ]
+    bare = fitted(few, 1, center="columns", diagonal="free")
+    assert "without the panel it cannot be told" in Made.of(bare).html()
+
+
+def test_a_mean_that_no_row_has_is_defined(report):
+    assert "of a column that none of them has, the mean of all their entries" in report.html()
+
+
+def test_errors_of_shares_are_in_percent(report):
+    assert re.search(r"hold [\d.]+% ± [\d.]+% of [\d,]+ entries", report.quality.html())
+    assert re.search(r"<td class=\"n\">[−\d.]+% ± [\d.]+%</td>", report.quality.html())
+
+
+def test_intervals_of_a_few_entries_prove_little():
+    few = fitted(mixture(n=30, d=8, per_row=2), 0, center="columns", diagonal="free")
+    found = Quality.of(few, few.second_moment_.panel)
+    for one in found.coverage:
+        assert one.error >= np.sqrt(one.level * (1 - one.level) / found.entries_taken_out) - 1e-12
+    assert _verdict(Coverage(0.9, 1.0, np.sqrt(0.09 / 4))) == "no contradiction to 90%, but too few to tell"
+    assert _verdict(Coverage(0.9, 0.905, 0.004)) == "as promised"
+    assert _verdict(Coverage(0.9, 0.95, 0.004)) == "wider than need be"
+    assert _verdict(Coverage(0.9, 0.8, 0.004)) == "too narrow"
+
+
+def test_a_few_heavy_entries_are_few():
+    weights = np.where(np.arange(400) % 40 == 0, 1000.0, 1.0)
+    heavy = mixture().with_row_weights(weights)
+    model = fitted(heavy, 1, center="columns", diagonal="free", refine="none", blend=None)
+    refit = held_out.Refit.of(model, heavy, np.random.default_rng(0))
+    found, number = held_out.coverage(refit, np.random.default_rng(1))
+    w = np.repeat(refit.scored().row_weights, 6)
+    assert number == len(w)
+    for one in found:
+        assert one.error >= np.sqrt(one.level * (1 - one.level) * np.sum(w**2)) / w.sum() - 1e-12
+
+
+def test_column_means_stand_beside_the_error_of_t():
+    rng = np.random.default_rng(0)
+    values = 50 + rng.normal(size=(1500, 12))  # T is known from means alone
+    shown = Panel.from_dense(np.where(rng.random(values.shape) < 0.4, values, np.nan))
+    model = fitted(shown, 0, center="columns", diagonal="free", blend=None)
+    report = Report.of(model)
+    (means,) = report.quality.pair_errors.means
+    (line,) = report.quality.pair_errors.model
+    assert means.high == pytest.approx(line.high, rel=0.2)
+    assert means.high < 0.01
+    assert report.to_dict()["quality"]["pair_errors"]["means"][0]["high"] == means.high
+    page = report.quality.html()
+    assert re.search(r"the model's T is off by [^,;]+, column means by [^;]+\.", page)
+    assert ">column means</th>" in page
+    centred = mixture(n=1500)
+    found = Report.of(
+        fitted(Panel.from_dense(centred.to_dense() - 3), 2, center="columns", diagonal="free", blend=None)
+    )
+    (line,), (means,) = found.quality.pair_errors.model, found.quality.pair_errors.means
+    assert line.high < means.low
+    assert found.quality.pair_errors.gains == (1,)
+    assert "the model is better." in found.quality.html()
+    assert "better than means" in found.quality.html()
+
+
+def test_the_model_is_held_against_column_means():
+    rng = np.random.default_rng(0)
+
+    def totals(model):
+        one = np.array([1.0])
+        return pair_errors._Totals(model * one, one, one + rng.normal(0, 0.01), norm=10 * one)
+
+    for model, expected in ((1.0, 0), (0.5, 1), (2.0, -1)):
+        parts = [totals(model) for _ in range(10)]
+        assert pair_errors._gain(0, totals(model)._replace(means=np.array([1.0])), parts) == expected
+    told = replace(
+        pair_errors.PairErrors((), (), (), (), 40, 0, 20, 30),
+        model=(pair_errors.PairError(3, 9, 40, 0.04, 0.03, 0.05),),
+        means=(pair_errors.PairError(3, 9, 40, None, None, 0.03),),
+    )
+    for gain, said in ((0, "which is better cannot be told"), (-1, "the model is worse"), (1, "the model is better")):
+        reading = (
+            f"Where 3 to 9 fitted rows have a pair, the model's T is off by 4%, column means by at most 3%: {said}."
+        )
+        assert reading in pair_chart(replace(told, gains=(gain,)))
+
+
+def test_the_error_of_t_among_few_columns():
+    for d in (3, 8):
+        rng = np.random.default_rng(0)
+        whole = rng.normal(size=(1000, 1)) + 0.5 * rng.normal(size=(1000, d))
+        shown = Panel.from_dense(np.where(rng.random((1000, d)) < 0.7, whole, np.nan))
+        report = Report.of(fitted(shown, 1, center="columns", diagonal="free"))
+        assert report.quality.pair_errors.pairs == d * (d - 1) // 2
+        assert "Relative error of T, by how many" in report.html()
+
+
+def test_why_the_error_of_t_cannot_be_told(model, panel):
+    assert "too few pairs of columns are in two held-out rows" in pair_chart(None)
+    refit = held_out.Refit.of(model, panel, np.random.default_rng(0))
+    found = pair_errors.PairErrors.of(model, refit, np.random.default_rng(0))
+    assert "no line of the table would have 22" in pair_chart(replace(found, model=(), measured=(), means=(), gains=()))
+    nothing = tuple(replace(one, error=None, low=None, high=None) for one in found.model)
+    assert "does not stand out from its noise" in pair_chart(replace(found, model=nothing))
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e70])
+def test_values_of_any_size_can_be_read(panel, scale):
+    scaled = Panel(panel.indptr, panel.columns, scale * panel.values, panel.n_columns)
+    model = fitted(scaled, "auto", center="columns", diagonal="free", blend=None)
+    report = Report.of(model)  # warnings are errors here
+    page = re.sub(r"<style>.*?</style>|<svg .*?</svg>", "", report.html(), flags=re.DOTALL)
+    assert not re.search(r"\d{13}|(,\d{3}){4}|0\.0{5}", page)
+    assert report.quality.pair_errors.model[0].high is not None
+    assert number(report.quality.scores["model"].rmse) in page
+    assert number(report.quality.scores["model"].rmse, 4) in page
+    assert fixed(model.selection_.trials[0].rmse, 9) in page
+
+
+def test_numbers_have_one_form():
+    assert number(0.0000999999) == number(0.0001) == "0.0001"
+    assert number(999.96) == number(1000.0) == "1,000"
+    assert share(0.000042) == "0.0042%"
+    assert percent_with_error(-0.0004, 0.0002) == "−0.040% ± 0.020%"
+    assert percent_with_error(-1e-18, 0.0) == "0% ± 0%"
+    assert with_error(0.9123, 0.0021) == "0.912 ± 0.002"
+
+
+def test_shares_that_were_estimated_have_their_unit():
+    rng = np.random.default_rng(0)
+    large = Panel.from_arrays(
+        np.repeat(np.arange(3000), 8),
+        np.concatenate([rng.choice(20_000, 8, replace=False) for _ in range(3000)]),
+        rng.normal(size=24_000),
+    )
+    model = fitted(large, 0, center="columns", diagonal="free", blend=None)
+    seen = Observed.of(model, large, Names(model.column_ids_, {}))
+    told = dict(replace(seen, pairs=replace(seen.pairs, standard_error=seen.pairs.observed / 10))._facts())
+    assert re.match(r"0\.0\d+% ± 0\.0\d+% of", told["pairs seen together"])
+    assert "fewer than" not in "".join(told.values())
+    assert told["observed"] == share(8 / model.n_features_in_)
 
 
 def test_a_large_panel_is_sampled(model, panel, monkeypatch):

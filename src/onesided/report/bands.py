@@ -1,20 +1,25 @@
 """Bands around eigenvalues, where they can be had: the bootstrap over rows of the moment estimator.
 
 The diagonal is always left free in it: fitted, it would put each column's own variance into the factor, and the bands
-around eigenvalues that do not have it. Bands are drawn for as many leading directions as resampling leaves in place:
-those whose principal angle to the whole panel's stays below 0.4 radians in nine replicates of ten
-(:mod:`onesided.uncertainty`). They are left out, and the page says why:
+around eigenvalues that do not have it. Bands are drawn for as many leading eigenvalues as the row space has directions
+that resampling leaves in place: those whose principal angle to the whole panel's stays below 0.4 radians in nine
+replicates of ten (:mod:`onesided.uncertainty`). Angles alone do not tell noise, which every replicate has in common
+with the whole: the components must also have earned their place on held-out rows, by two standard errors, against rank
+0 among the settings tried or else as :func:`onesided.report.held_out.earned` has it. Bands are left out, and the page
+says why:
 
-====================================================  ==============================================================
-found                                                 said
-====================================================  ==============================================================
-no component                                          nothing: there is no eigenvalue
-a private model, or no panel                          the rows are not at hand
-fewer than ten rows with two entries                  too few rows to resample
-entries × components above 4 million                  it would take minutes
-more than a tenth of the fits not settled             the fits to resampled rows did not settle
-no direction that stays in place                      resampled rows turn even the firmest direction
-====================================================  ==============================================================
+======================================================  ============================================================
+found                                                   said
+======================================================  ============================================================
+no component                                            nothing: there is no eigenvalue
+a private model, or no panel                            the rows are not at hand
+fewer than ten rows with two entries                    too few rows to resample
+fewer than five rows to a pair of columns, on average   there the moment estimator fits noise
+components that have not earned their place             they may be noise
+entries × components above 4 million                    it would take minutes
+more than a tenth of the fits not settled               the fits to resampled rows did not settle
+no direction that stays in place                        resampled rows turn even the firmest direction
+======================================================  ============================================================
 """
 
 from __future__ import annotations
@@ -26,7 +31,8 @@ import numpy as np
 from onesided.completion import OneSidedCompletion
 from onesided.errors import counted
 from onesided.panel import Panel
-from onesided.selection import enough_rows
+from onesided.report.words import number
+from onesided.selection import EARNED, Selection, enough_rows
 from onesided.uncertainty import Bands, Replicated, bootstrap
 
 REPLICATES = 30
@@ -34,6 +40,7 @@ MOST_WORK = 4_000_000  # entries × components, for about ten seconds
 MOST_UNSETTLED = 0.1
 FIRM = 0.4  # radians
 LEVEL = 0.9
+LEAST_ROWS = 5.0  # that have a pair of columns, on average (:mod:`onesided.uncertainty`)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,20 +59,25 @@ class SpectrumBands:
         components: int,
         seed: int = 0,
         progress: Replicated | None = None,
+        *,
+        earned: bool | None = None,
     ) -> SpectrumBands:
         """Bands for so many components.
+
+        ``earned`` is whether they predict held-out rows better than a model without; None where that is not known.
+        Trials of the fit's own choice, where rank 0 is among them, say it instead.
 
         >>> from onesided import synthetic
         >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(1000, 12, 1, rng=0), 5, rng=1)
         >>> model = OneSidedCompletion(1, center="columns", diagonal="free").fit(panel)
-        >>> SpectrumBands.of(model, panel, 1).number
+        >>> SpectrumBands.of(model, panel, 1, earned=True).number
         1
         >>> SpectrumBands.of(model, None, 1).why_not
         'Bands are left out: they come from resampled rows, and the panel is not at hand.'
         """
         if components == 0:
             return cls()
-        reason = _hindrance(model, panel, components)
+        reason = _hindrance(model, panel, components, earned)
         if reason or panel is None:
             return cls(why_not=f"Bands are left out: {reason}.")
         found = bootstrap(
@@ -93,13 +105,50 @@ class SpectrumBands:
         return cls(found.eigenvalues(LEVEL), firm)
 
 
-def _hindrance(model: OneSidedCompletion, panel: Panel | None, components: int) -> str:
+def rows_of_a_pair(panel: Panel) -> float:
+    """How many rows have a pair of different columns, on average over all pairs.
+
+    >>> rows_of_a_pair(Panel.from_dense([[1.0, 2.0, 3.0], [1.0, 2.0, np.nan], [1.0, np.nan, np.nan]]))
+    1.3333333333333333
+    """
+    m = panel.row_counts[panel.row_weights > 0].astype(np.float64)
+    d = panel.n_columns
+    return float(np.sum(m * (m - 1))) / max(d * (d - 1), 1)
+
+
+def beat_rank_zero(selection: Selection | None) -> bool | None:
+    """Whether the setting chosen scored above rank 0 by two standard errors; None where rank 0 was not tried.
+
+    The standard error is that of the difference between rank 0 and the best.
+    """
+    zero = [] if selection is None else [one for one in selection.trials if one.rank == 0]
+    if selection is None or not zero:
+        return None
+    chosen = next(one for one in selection.trials if one.chosen)
+    return all(chosen.score - one.score > EARNED * one.standard_error for one in zero)
+
+
+def _hindrance(model: OneSidedCompletion, panel: Panel | None, components: int, earned: bool | None) -> str:
     if model.privacy_ is not None:
         return "they come from resampled rows, and a private model keeps none"
     if panel is None:
         return "they come from resampled rows, and the panel is not at hand"
     if not enough_rows(panel):
         return "fewer than ten rows have two entries, too few to resample"
+    rows = rows_of_a_pair(panel)
+    if rows < LEAST_ROWS:
+        return (
+            f"{number(rows, 2)} rows have a pair of columns on average, and below {LEAST_ROWS:.0f} bands are too narrow"
+        )
+    tried = beat_rank_zero(model.selection_)
+    earned = earned if tried is None else tried
+    if earned is None:
+        return "whether the components predict held-out rows better than means do cannot be told, and they may be noise"
+    if not earned:
+        return (
+            "on held-out rows the components do not predict better, by two standard errors, than a model without them, "
+            "and they may be noise"
+        )
     if panel.n_entries * components > MOST_WORK:
         entries = counted(panel.n_entries, "entry", "entries")
         return (

@@ -87,7 +87,8 @@ class ColumnMap:
         """The picture with its reading, or a sentence on why there is none."""
         if not self.picture:
             return sentence("A map needs two components, and there is one.")
-        left = f" {counted(self.left_out, 'column')} seen less often are not drawn." if self.left_out else ""
+        seldom = counted(self.left_out, "column seen less often is", "columns seen less often are")
+        left = f" {seldom} not drawn." if self.left_out else ""
         right, up = (text(self.names[j]) for j in self._farthest)
         drawn_map = figure(
             self.picture,

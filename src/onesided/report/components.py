@@ -2,7 +2,8 @@
 
 Component k is the k-th column of the factor, X_k; its eigenvalue is λ_k = ‖X_k‖². The loading x_jk says by how much the
 value in column j moves, in its own units, when a row moves one standard deviation along the component. Which end is
-called high is arbitrary.
+called high is arbitrary. A column's variance is that of :mod:`onesided.similarity` and of the row effect, so that
+shares add up to one.
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ class Components:
 
     factor: Array
     eigenvalues: Array  # of all components
-    variance: float  # of all columns that were seen, added up: τ² + ‖x_j‖² + ψ_j
+    variance: float  # of all columns that were seen, added up: τ² + ‖x_j‖² + tr V_j + ψ_j
     row_share: float  # of it, in row effects
     noise_share: float  # of it, of single entries
+    spread_share: float  # of it, of what is not known of the loadings
     leading: tuple[Component, ...]
     named: Array  # positions of columns seen often enough to be named, the most seen first
     fewest: float  # rows that a column must have for that
@@ -61,7 +63,8 @@ class Components:
         seen = counts > 0
         noise = float(model.noise_variance_[seen].sum())
         rows = float(model.row_variance_) * int(np.count_nonzero(seen))
-        total = noise + rows + float(np.sum(factor[seen] ** 2))
+        spread = float(_spread(model)[seen].sum())
+        total = noise + rows + spread + float(np.sum(factor[seen] ** 2))
         fewest = min(ENOUGH_ROWS, float(np.median(counts[seen]))) if seen.any() else 0.0
         named = np.flatnonzero(seen & model.measured_.supported & (counts >= fewest))
         named = named[np.argsort(-counts[named], kind="stable")]
@@ -75,7 +78,7 @@ class Components:
             )
             for k in range(matter)
         )
-        shares = (rows / total, noise / total) if total > 0 else (0.0, 0.0)
+        shares = (rows / total, noise / total, spread / total) if total > 0 else (0.0, 0.0, 0.0)
         return cls(factor, eigenvalues, total, *shares, leading, named, fewest)
 
     @property
@@ -98,6 +101,16 @@ class Components:
             {"eigenvalue": one.eigenvalue, "share": one.share, "high": end(k, one.high), "low": end(k, one.low)}
             for k, one in enumerate(self.leading)
         ]
+
+
+def _spread(model: OneSidedCompletion) -> Array:
+    """tr V_j of each column, V_j the model's own covariance of x_j; zero where it was not refined."""
+    d, rank = model.factor_.shape
+    if model.spread_ is None:
+        return np.zeros(d)
+    first = 1 + int(model.row_variance_ > 0)  # after the mean and, where there is one, the row effect
+    own = np.array([a * (a + 1) // 2 + a for a in range(first, first + rank)], dtype=np.int64)  # diagonals
+    return np.asarray(model.spread_[:, own].sum(axis=1, dtype=np.float64))
 
 
 def _end(loadings: Array, named: Array) -> Array:

@@ -40,13 +40,14 @@ class Found(Section):
     center: str
     diagonal: str
     asked: Any  # the parameter rank: a number or "auto"
-    private: bool
+    mechanism: str | None  # of a private model
     selection: Selection | None
     components: Components
     bands: SpectrumBands
+    weighted: bool = False  # whether "rows" are a weight
 
     @classmethod
-    def of(cls, model: OneSidedCompletion, names: Names, bands: SpectrumBands) -> Found:
+    def of(cls, model: OneSidedCompletion, names: Names, bands: SpectrumBands, *, weighted: bool = False) -> Found:
         """Of a fitted model, with bands that were made for it."""
         return cls(
             names,
@@ -54,10 +55,11 @@ class Found(Section):
             model.center_,
             model.diagonal_,
             model.rank,
-            model.privacy_ is not None,
+            None if model.privacy_ is None else model.privacy_.mechanism,
             model.selection_,
             Components.of(model),
             bands,
+            weighted,
         )
 
     @property
@@ -69,13 +71,19 @@ class Found(Section):
                 f", and effects of rows with {share(found.row_share)} of the variance" if found.row_share > 0 else ""
             )
             means = "means of their own" if self.center != "none" else "no means in this model"
+            if self.rank == 0 and not self._chosen:
+                why = "was taken, as too few rows can be held out to choose" if self.asked == "auto" else "was given"
+                return f"Rank 0 {why}: columns have {means}{effects}, and no component was looked for."
             return f"No component was found: columns have {means}{effects}, and nothing more in common that shows."
-        return (
-            f"Rank {self.rank}, {'chosen on held-out rows' if self._chosen else 'as given'}: "
-            f"{share(found.factor_share)} of the columns' variance is in the components, "
-            f"{share(found.noise_share)} belongs to single entries"
-            + (f" and {share(found.row_share)} to row effects." if found.row_share > 0 else ".")
-        )
+        others = {"row effects": found.row_share, "what is not known of the loadings": found.spread_share}
+        rest = [f"{share(one)} to {what}" for what, one in others.items() if one > 0]
+        parts = [
+            f"{share(found.factor_share)} of the columns' variance is in the components",
+            f"{share(found.noise_share)} belongs to single entries",
+            *rest,
+        ]
+        chosen = "chosen on held-out rows" if self._chosen else "as given"
+        return f"Rank {self.rank}, {chosen}: {', '.join(parts[:-1])} and {parts[-1]}."
 
     @property
     def _chosen(self) -> bool:
@@ -106,6 +114,7 @@ class Found(Section):
             "share_of_components": found.factor_share,
             "share_of_row_effects": found.row_share,
             "share_of_single_entries": found.noise_share,
+            "share_of_unknown_loadings": found.spread_share,
             "components": listed,
             "map": self._map.to_dict(),
             "without_bands": bands.why_not or None,
@@ -115,7 +124,8 @@ class Found(Section):
     def body(self) -> str:
         terms = {
             "variance": "of all columns that were seen, each counting alike, as the model has it: components, row "
-            "effects and what belongs to single entries add up to it.",
+            "effects, what belongs to single entries and, after refinement, what is not known of the loadings (the sum "
+            "of their variances) add up to it.",
             "means, row effects, diagonal": "what is in the model beside components (center: columns has their means, "
             "both also an effect of each row), and whether the start takes columns to vary on their own (diagonal "
             "free) or not (fit).",
@@ -145,8 +155,10 @@ class Found(Section):
     def _choice(self) -> str:
         head = f"<h3>The rank{' and how it was chosen' if self._chosen else ''}</h3>"
         kind = f"Fitted with {CENTERS[self.center]}, {DIAGONALS[self.diagonal]}."
-        if self.private and self.selection is None:
-            return head + sentence(f"Rank {self.rank} was given: a private fit does not choose.", kind)
+        if self.mechanism not in (None, "local"):
+            return head + sentence(
+                f"Rank {self.rank} was given: with this mechanism a private fit cannot choose.", kind
+            )
         if self.selection is None:
             why = (
                 "was taken: fewer than ten rows have two entries, too few to hold some out and choose by them."
@@ -170,8 +182,10 @@ class Found(Section):
             ]
         faint = self.rank - found.number
         left = (
-            f"Of {counted(self.rank, 'component')}, {faint} {'has' if faint == 1 else 'have'} fewer than 0.1% of the "
-            "components' variance each, and are left out here and below."
+            f"Of {counted(self.rank, 'component')}, "
+            + ("1 has" if faint == 1 else f"{faint} have")
+            + " less than 0.1% of the components' variance"
+            + (", and is left out here and below." if faint == 1 else " each, and are left out here and below.")
             if faint
             else ""
         )
@@ -189,15 +203,26 @@ class Found(Section):
     def _naming(self) -> str:
         found = self.components
         out = len(found.factor) - len(found.named)
-        seen = "(by the counts released, which have noise)" if self.private else "or never beside another"
+        few = (
+            f"rows that weigh less than {number(found.fewest)} together"
+            if self.weighted
+            else f"fewer than {number(found.fewest)} rows"
+        )
+        if self.mechanism == "local":  # it keeps no count of a single column
+            seen = "never seen, or never beside another"
+        elif self.mechanism is not None:
+            seen = f"seen in {few} by the counts released, which have noise"
+        else:
+            seen = f"seen in {few} or never beside another"
         left = (
-            f"Left out: {counted(out, 'column')} of {len(found.factor):,}, seen in fewer than {number(found.fewest)} "
-            f"rows {seen}."
-            if out
-            else "No column is left out."
+            f"Left out: {counted(out, 'column')} of {len(found.factor):,}, {seen}." if out else "No column is left out."
         )
         more = found.number - CARDS
-        rest = f"{counted(more, 'component')} of smaller eigenvalues are not shown." if more > 0 else ""
+        rest = (
+            f"{counted(more, 'component of smaller eigenvalue is', 'components of smaller eigenvalues are')} not shown."
+            if more > 0
+            else ""
+        )
         return f"The columns with the largest loadings at either end. {left} {rest}"
 
     def _card(self, k: int, one: Component) -> str:

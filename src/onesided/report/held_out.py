@@ -9,8 +9,11 @@ rows that were fitted:
     explained         1 − Σ w e² / Σ w (v − m_j)²           beyond column means
     coverage at 90%   the share of entries, by weight, with |e| ≤ 1.645 s
 
+A column that no fitted row has gets as m_j the mean of all entries.
+
 Standard errors take rows as independent: that of a ratio R = Σ w_u a_u / Σ w_u b_u is
-√Σ w_u² (a_u − R b_u)² / Σ w_u b_u.
+√Σ w_u² (a_u − R b_u)² / Σ w_u b_u. That of a coverage is at least √(p(1 − p)/n), p the level promised and
+n = (Σw)² / Σw²: all of a few entries inside say little.
 
 For coverage each of a sample of entries, drawn without replacement, is taken out of its row and predicted as
 ``impute_at`` would, with the noise of rows learnt from the rows fitted. Large panels are sampled: as many rows as can
@@ -32,7 +35,7 @@ from onesided.imputation import BestLinearPredictor
 from onesided.panel import Panel
 from onesided.parts import linked_parts
 from onesided.row_space import RowSpace
-from onesided.selection import enough_rows, fit_row_space
+from onesided.selection import EARNED, enough_rows, fit_row_space
 from onesided.tallies import column_means, tally
 
 Array = npt.NDArray[Any]
@@ -170,6 +173,26 @@ def _score(weights: Array, counts: Array, squares: Array, around: Array, logs: A
     )
 
 
+def earned(model: OneSidedCompletion, refit: Refit, found: dict[str, Score]) -> bool | None:
+    """Whether components predict held-out rows better than a model without, by two standard errors of e².
+
+    Without is column means; where rows have effects, these too, fitted to the same rows. None where it cannot be told.
+    """
+    if model.center_ != "both":
+        gain, error = found["model"].explained, found["model"].explained_error
+        return None if gain is None or error is None else gain > EARNED * error
+    bare = fit_row_space(refit.train, replace(model.fitted_setting(), rank=0), 0)
+    rows = refit.scored()
+    with single_blas_thread():
+        squares, without = (
+            BestLinearPredictor.of(one).leave_one_out(rows, np.ones(rows.n_rows))[:, 1] for one in (refit.found, bare)
+        )
+    if not rows.row_weights @ without > 0:
+        return None
+    left, error = ratio(rows.row_weights, squares, without)
+    return 1 - left > EARNED * error
+
+
 def ratio(weights: Array, above: Array, below: Array) -> tuple[float, float]:
     """R = Σ w a / Σ w b and its standard error, rows being independent.
 
@@ -178,7 +201,7 @@ def ratio(weights: Array, above: Array, below: Array) -> tuple[float, float]:
     """
     total = float(weights @ below)
     found = float(weights @ above) / total
-    return found, float(np.sqrt(np.sum((weights * (above - found * below)) ** 2))) / total
+    return found, float(np.linalg.norm(weights / total * (above - found * below)))
 
 
 def _sums(rows: Panel, values: Array) -> Array:
@@ -200,10 +223,12 @@ def coverage(refit: Refit, rng: np.random.Generator) -> tuple[tuple[Coverage, ..
     off = np.abs(rows.values[entries] - values)
     row, place = np.unique(taken, return_inverse=True)
     weights, number = rows.row_weights[row], np.bincount(place)
+    effective = float(weights @ number) ** 2 / float(weights**2 @ number)
     found = []
     for level in LEVELS:
         inside = off <= float(norm.ppf((1 + level) / 2)) * deviations
-        found.append(Coverage(level, *ratio(weights, np.bincount(place, inside), number)))
+        share, error = ratio(weights, np.bincount(place, inside), number)
+        found.append(Coverage(level, share, max(error, float(np.sqrt(level * (1 - level) / effective)))))
     return tuple(found), len(entries)
 
 

@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onesided import __version__
+from onesided.blending import FEWEST_ROWS, HELD_OUT, MOST_PRODUCTS
 from onesided.completion import OneSidedCompletion
 from onesided.errors import counted
+from onesided.panel import Panel
 from onesided.privacy.curator import Account
 from onesided.refinement import PASSES
 from onesided.report.page import Section, defined, facts, sentence, table, text
@@ -45,12 +47,16 @@ class Made(Section):
     refinement: tuple[int, float] | None
     blend: float
     mean_blend: float
+    not_blended: tuple[str, str]  # why, of pairs and of means, where they are not
     account: Account | None
     seed: int
+    weighted: bool = False  # whether "rows" are a weight
 
     @classmethod
-    def of(cls, model: OneSidedCompletion, seed: int = 0) -> Made:
-        """Of a fitted model, in a report whose own draws come from ``seed``."""
+    def of(
+        cls, model: OneSidedCompletion, seed: int = 0, *, panel: Panel | None = None, weighted: bool = False
+    ) -> Made:
+        """Of a fitted model, in a report whose own draws come from ``seed``; its panel tells more of the blend."""
         ended = model.refinement_
         return cls(
             {name: _plain(name, one) for name, one in sorted(model.get_params(deep=False).items())},
@@ -62,8 +68,10 @@ class Made(Section):
             None if ended is None else (ended.passes, ended.change),
             float(model.blend_),
             float(model.mean_blend_),
+            (_why_not_pairs(model, panel), _why_not_means(model, panel)),
             model.privacy_,
             seed,
+            weighted,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -79,7 +87,7 @@ class Made(Section):
             else dict(zip(("passes", "change"), self.refinement, strict=True)),
             "blend": self.blend if np.isfinite(self.blend) else None,
             "mean_blend": self.mean_blend if np.isfinite(self.mean_blend) else None,
-            "privacy": None if self.account is None else asdict(self.account) | {"mu": self.account.mu},
+            "privacy": None if self.account is None else _told(self.account),
             "report": {"version": __version__, "seed": self.seed},
         }
 
@@ -93,13 +101,21 @@ class Made(Section):
         made = [
             ("moment solution", text(self.solver)),
             ("refinement", self._refinement()),
-            ("measured pairs in T", _blended(self.blend)),
-            ("measured means in T", _blended(self.mean_blend)),
+            ("measured pairs in T", self._blended(self.blend, self.not_blended[0])),
+            ("measured means in T", self._blended(self.mean_blend, self.not_blended[1])),
             ("time to fit", took),
             ("fitted with", text(", ".join(f"{name} {one}" for name, one in self.versions.items()) or "not recorded")),
             ("this page", f"onesided {text(__version__)}, seed {self.seed}"),
         ]
         return made if self.account is None else [one for one in made if not one[0].startswith("measured")]
+
+    def _blended(self, kappa: float, why_not: str) -> str:
+        if not np.isfinite(kappa):
+            return f"not averaged in: {why_not}"
+        if kappa == 0:
+            return "they stand alone wherever there are any; the model counts for nothing beside them"
+        rows = f"a weight of {number(kappa)}" if self.weighted else f"{number(kappa)} {'row' if kappa == 1 else 'rows'}"
+        return f"averaged in; the model counts for {rows}"
 
     def _refinement(self) -> str:
         if self.refinement is None:
@@ -132,7 +148,7 @@ class Made(Section):
         rows = [
             [
                 text(one.what),
-                f"{one.numbers:,}",
+                "one for each entry" if account.mechanism == "local" else f"{one.numbers:,}",
                 number(one.sensitivity),
                 number(one.deviation),
                 share(one.mu**2 / account.mu**2),
@@ -144,13 +160,15 @@ class Made(Section):
             "<h3>The account of privacy</h3>",
             sentence(
                 f"The fit is ({number(account.epsilon)}, {number(account.delta)})-differentially private with the "
-                f"{text(account.mechanism)} mechanism; neighbouring panels differ by {NEIGHBOURS[account.neighbours]}. "
-                "All that the model and this page know of the rows was released with noise:",
-                "values had noise added before anything else was done, and counts of columns are not released, only "
-                "their mean."
+                f"{text(account.mechanism)} mechanism; neighbouring panels differ by {NEIGHBOURS[account.neighbours]}.",
+                "All that the model and this page know of the rows' values was made from values with noise on them, "
+                "added before anything else was done. Which entries exist is not protected and not private with this "
+                "mechanism: the model knows which columns were seen, which of them rows link, how many rows a column "
+                "has on average and how many entries the longest row has, without noise."
                 if local
-                else "means, variances and counts of columns have noise on them, and so has everything made of them.",
-                "No exact number about the rows is on this page.",
+                else "All that the model and this page know of the rows was released with noise: means, variances and "
+                "counts of columns have noise on them, and so has everything made of them. No exact number about the "
+                "rows is on this page.",
             ),
             table(
                 "What was released, and what it cost",
@@ -168,8 +186,8 @@ class Made(Section):
         terms = {
             "moment solution": "the factor that fits the mean products of pairs of columns, each pair by its count.",
             "refinement": "passes that integrate the rows out and estimate every variance.",
-            "measured pairs, means in T": "how many rows the model counts for beside a measured product of two "
-            "columns, or a measured mean, when both are averaged in T.",
+            "measured pairs, means in T": f"{'which weight of' if self.weighted else 'how many'} rows the model counts "
+            "for beside a measured product of two columns, or a measured mean, when both are averaged in T.",
             "time to fit": "in seconds on a clock, choosing included.",
         }
         if self.account is not None:
@@ -182,10 +200,33 @@ class Made(Section):
         return defined(terms)
 
 
-def _blended(kappa: float) -> str:
-    if not np.isfinite(kappa):
-        return "not averaged in: held-out rows say that the model alone does as well, or it was not asked for"
-    return f"averaged in; the model counts for {number(kappa)} rows"
+def _why_not_pairs(model: OneSidedCompletion, panel: Panel | None) -> str:
+    """Why measured pairs are not averaged in, where they are not."""
+    if model.blend is None:
+        return "it was not asked for, blend being none"
+    if panel is None:
+        return "held-out rows did not say that it helps, or were too few to say; without the panel it cannot be told"
+    if np.sum(panel.row_counts.astype(np.float64) ** 2) > MOST_PRODUCTS:
+        return "the panel has too many pairs for that"
+    pairs = int(np.count_nonzero((panel.row_weights > 0) & (panel.row_counts > 1)))
+    if -(-pairs // HELD_OUT) < FEWEST_ROWS:
+        return f"too few rows have two entries to hold {FEWEST_ROWS} of them out and see whether it helps"
+    return "on held-out rows the model alone does as well"
+
+
+def _why_not_means(model: OneSidedCompletion, panel: Panel | None) -> str:
+    """Likewise of measured means."""
+    if model.center_ == "none":
+        return "the model has no means"
+    if model.blend not in (None, "auto"):
+        return "blend was given as a number, which is about pairs alone"
+    return _why_not_pairs(model, panel)
+
+
+def _told(account: Account) -> dict[str, Any]:
+    """The account, as JSON takes it; how many values the local mechanism released is how many entries there were."""
+    releases = [asdict(one) | ({"numbers": None} if account.mechanism == "local" else {}) for one in account.releases]
+    return asdict(account) | {"releases": releases, "mu": account.mu}
 
 
 def _plain(name: str, one: Any) -> Any:

@@ -21,11 +21,13 @@ from onesided.parts import ALONE
 from onesided.report.page import Section, defined, facts, figure, pictures, said, sentence, text
 from onesided.report.pictures import FIRST, drawn, plain_numbers, round_steps, whole_numbers
 from onesided.report.words import listed, mentioned, number, rows_and_columns, share
+from onesided.second_moment import Measured
 
 Array = npt.NDArray[Any]
 
 NAMED = 5  # columns that cannot be placed are named up to so many
 SEPARATE_BARS = 30  # up to so many numbers of entries, each has a bar of its own
+ALIKE = 1e-5  # of a column's root mean square: by so much means may differ from the model's, as rounded values do
 LOGARITHMIC = 10  # from this ratio of the longest row to the shortest on, bars grow in proportion
 
 
@@ -75,9 +77,10 @@ class Observed(Section):
     columns: int
     names: Names
     parts: Array  # of each column; below zero where it cannot be placed
-    private: bool
+    mechanism: str | None  # of a private model
     panel: bool
-    same: bool = True  # whether this panel has as many entries as the model was fitted to
+    differs: str = ""  # "entries" or "values" where they are not those that the model was fitted to
+    weighted: bool = False  # whether "rows" are a weight in what the model knows
     weightless: int = 0
     weights: tuple[float, float] = (1.0, 1.0)
     per_row: Array | None = None
@@ -89,29 +92,35 @@ class Observed(Section):
         cls, model: OneSidedCompletion, panel: Panel | None, names: Names, rng: int | np.random.Generator = 0
     ) -> Observed:
         """Of the panel a model was fitted to; without it, what the model knows of its columns."""
-        measured, private = model.measured_, model.privacy_ is not None
+        measured, mechanism = model.measured_, None if model.privacy_ is None else model.privacy_.mechanism
         if panel is None:
-            return cls(len(measured.parts), names, measured.parts, private, False)
+            weighted = mechanism is None and bool(np.any(measured.counts % 1))
+            return cls(len(measured.parts), names, measured.parts, mechanism, False, weighted=weighted)
         counting = panel.row_weights > 0
         weights = panel.row_weights[counting]
         per_column = np.bincount(
             panel.columns[np.repeat(counting, panel.row_counts)] if not counting.all() else panel.columns,
             minlength=panel.n_columns,
         )
-        weighed = np.bincount(panel.columns, np.repeat(panel.row_weights, panel.row_counts), panel.n_columns)
         return cls(
             panel.n_columns,
             names,
             measured.parts,
-            private,
+            mechanism,
             True,
-            bool(np.allclose(weighed, measured.counts)),
+            _difference(Measured.from_panel(panel), measured),
+            bool(np.any(weights != 1)),
             int(np.count_nonzero(~counting)),
             (float(weights.min()), float(weights.max())),
             panel.row_counts[counting],
             per_column,
             Pairs.of(panel, int(np.count_nonzero(per_column)), rng),
         )
+
+    @property
+    def private(self) -> bool:
+        """Whether the model is."""
+        return self.mechanism is not None
 
     @property
     def rows(self) -> int:
@@ -153,6 +162,7 @@ class Observed(Section):
             }
         if self.per_row is not None and self.per_column is not None and self.pairs is not None:
             found |= {
+                "differs_from_the_models": self.differs or None,
                 "rows": self.rows,
                 "entries": self.entries,
                 "rows_of_weight_zero": self.weightless,
@@ -168,9 +178,14 @@ class Observed(Section):
     def body(self) -> str:
         if self.private:
             return sentence(
-                f"The model is differentially private and knows {counted(self.columns, 'column')}. How many rows and "
-                "entries there were, and which columns they had, is not told: the model file holds only what was "
-                "released with noise, and so does this page."
+                f"The model is differentially private and knows {counted(self.columns, 'column')}.",
+                "How many rows and entries there were is not told. Values had noise added before anything else was "
+                "done. Which entries exist is not protected and not private with this mechanism, and what the model "
+                "knows of it has no noise: which columns were seen, which of them rows link, and how many rows a "
+                "column has on average."
+                if self.mechanism == "local"
+                else "How many rows and entries there were, and which columns they had, is not told: the model file "
+                "holds only what was released with noise, and so does this page.",
             )
         if self.per_row is None:
             return sentence(
@@ -202,7 +217,7 @@ class Observed(Section):
         assert self.per_column is not None
         assert self.pairs is not None
         pairs = self.pairs
-        error = "" if pairs.exact else f" ± {number(100 * pairs.standard_error / max(pairs.possible, 1), 2)}"
+        error = "" if pairs.exact else f" ± {number(100 * pairs.standard_error / max(pairs.possible, 1), 2)}%"
         source = "" if pairs.exact else f", estimated from {counted(pairs.columns_counted, 'column')}"
         return [
             ("observed", share(self.entries / (self.rows * self.columns))),
@@ -218,10 +233,15 @@ class Observed(Section):
 
     def _oddities(self) -> list[str]:
         said_ = []
-        if not self.same:
+        if self.differs:
+            found = (
+                "or its rows have other weights"
+                if self.differs == "entries"
+                else "though it has as many entries in each column: values differ"
+            )
             said_.append(
-                "This is not the panel that the model was fitted to, or its rows have other weights: the numbers here "
-                "and in <a href='#quality'>How good it is</a> are those of this panel."
+                f"This is not the panel that the model was fitted to, {found}. The numbers here and in <a "
+                "href='#quality'>How good it is</a> are those of this panel."
             )
         if self.weightless:
             said_.append(f"{counted(self.weightless, 'row')} of weight zero left out.")
@@ -230,6 +250,8 @@ class Observed(Section):
             said_.append(
                 f"Rows weigh between {number(low)} and {number(high)}: a row of weight two counts as two rows."
             )
+        elif low != 1:
+            said_.append(f"All rows weigh {number(low)}, and count as {number(low)} rows each.")
         return said_
 
     def _unplaced(self) -> list[str]:
@@ -247,7 +269,11 @@ class Observed(Section):
                 f"another: {listed(first, int(self.unplaced.size))}."
             )
         elif self.n_parts == 1:
-            said_.append("All columns are linked by chains of rows: every one could be placed.")
+            said_.append(
+                "All columns are linked by chains of rows. To place them that is needed, not enough: two blocks of "
+                "columns that no row spans must have at least as many columns in common as the rank, to be placed "
+                "relative to each other."
+            )
         return said_
 
     def _picture(self) -> str:
@@ -298,6 +324,16 @@ def bins(counts: Array) -> tuple[Array, bool]:
         return np.unique(np.round(np.geomspace(low, high + 1, SEPARATE_BARS))) - 0.5, True
     step = -(-(high - low + 1) // SEPARATE_BARS)
     return np.arange(low, high + step + 1, step) - 0.5, False
+
+
+def _difference(found: Measured, known: Measured) -> str:
+    """In what a panel differs from the one a model knows: "entries", "values" or nothing."""
+    if not np.allclose(found.counts, known.counts):
+        return "entries"
+    size = np.sqrt(np.maximum(found.diagonal, known.diagonal))
+    means = np.abs(found.means - known.means) <= ALIKE * size
+    squares = np.abs(np.sqrt(found.diagonal) - np.sqrt(known.diagonal)) <= ALIKE * size
+    return "" if np.all(means & squares) else "values"
 
 
 def _spread(counts: Array) -> dict[str, float]:

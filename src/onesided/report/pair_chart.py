@@ -9,23 +9,25 @@ import numpy as np
 from onesided.errors import counted
 from onesided.report.page import figure, sentence, table
 from onesided.report.pair_errors import PairError, PairErrors
-from onesided.report.pictures import FIRST, SECOND, drawn, plain_numbers, round_steps
+from onesided.report.pictures import FIRST, MUTED, SECOND, drawn, plain_numbers, round_steps
 from onesided.report.words import number
+
+THAN_MEANS = {1: "better than means", -1: "worse than means", 0: "not to be told from means"}
 
 
 def pair_chart(found: PairErrors | None) -> str:
-    """The error of T by how many fitted rows have a pair, for the model and for pairs as measured."""
+    """The error of T by how many fitted rows have a pair: of the model, of pairs as measured, of column means."""
     known = [] if found is None else [one for one in found.model if one.high is not None]
     if found is None or not known:
-        return sentence(
-            "How far T is off cannot be told: too few pairs of columns are in two held-out rows, or what they have "
-            "in common does not stand out from their noise."
-        )
+        return sentence(f"How far T is off cannot be told: {_why_not(found)}.")
     names = [one.rows for one in found.model]
-    series = [("the model", known, FIRST, "o", -0.08)]
+    lines_of_all = zip(found.model, found.means, found.gains, strict=True)
+    compared = {one.fewest: (one, means, gain) for one, means, gain in lines_of_all}
+    series = [("the model", known, FIRST, "o", -0.12)]
     beside = [one for one in found.measured if one.high is not None]
     if beside:
-        series.append(("as measured", beside, SECOND, "s", 0.08))
+        series.append(("as measured", beside, SECOND, "s", 0.0))
+    series.append(("column means", [one for one in found.means if one.high is not None], MUTED, "D", 0.12))
     highs = [one.high for _, lines, *_ in series for one in lines if one.high is not None]
     lows = [one.low or one.high or 0.0 for _, lines, *_ in series for one in lines]
     logarithmic = min(lows) > 0 and max(highs) > 8 * min(lows)
@@ -48,11 +50,12 @@ def pair_chart(found: PairErrors | None) -> str:
         axis.figure.legend(loc="outside upper left", ncols=2, borderaxespad=0.2)
 
     return figure(
-        drawn("pairs", draw, height=3.3),
-        "Chart: the relative error of T by how many rows have a pair of columns, with 90% intervals"
-        + (", for the model and for pairs as measured" if beside else "")
+        drawn("pairs", draw, height=3.5),
+        "Chart: the relative error of T by how many rows have a pair of columns, with 90% intervals, for the model"
+        + (", for pairs as measured and for column means alone" if beside else " and for column means alone")
         + ("; arrows where only an upper bound is known" if any(one.error is None for one in known) else ""),
-        f"{_reading(known[0])}; {_reading(known[-1], again=True)}." if len(known) > 1 else f"{_reading(known[0])}.",
+        "; ".join(_reading(*compared[one.fewest], again=k > 0) for k, one in enumerate(known[:1] + known[1:][-1:]))
+        + ".",
     )
 
 
@@ -62,19 +65,42 @@ def pair_table(found: PairErrors | None) -> str:
         return ""
     measured = {one.fewest: one for one in found.measured}
     rows = [
-        [one.rows, f"{one.pairs:,}", _told(one), _told(measured[one.fewest]) if one.fewest in measured else "none"]
-        for one in found.model
+        [
+            one.rows,
+            f"{one.pairs:,}",
+            _told(one),
+            _told(measured[one.fewest]) if one.fewest in measured else "none",
+            _told(means),
+            THAN_MEANS[gain],
+        ]
+        for one, means, gain in zip(found.model, found.means, found.gains, strict=True)
     ]
-    left = f" {counted(found.left_out, 'pair')} in lines of fewer than 30 left out." if found.left_out else ""
+    left = (
+        f" {counted(found.left_out, 'pair')} in lines of fewer than {found.fewest} left out." if found.left_out else ""
+    )
     return table(
         "Relative error of T, by how many fitted rows have a pair",
-        ["rows", "pairs", "the model", "as measured"],
+        ["rows", "pairs", "the model", "as measured", "column means", "the model is"],
         rows,
-        numbers=[1, 2, 3],
+        numbers=[1, 2, 3, 4],
     ) + sentence(
         f"Over {counted(found.pairs, 'pair')} among {counted(found.columns, 'column')}.{left} “As measured” is "
-        "the mean product of the fitted rows that have the pair, by itself."
+        "the mean product of the fitted rows that have the pair, by itself; “column means” the product of the two "
+        "columns' means in the fitted rows, which knows of nothing that columns have in common: where the model is no "
+        "better, its number says nothing of its components and row effects."
     )
+
+
+def _why_not(found: PairErrors | None) -> str:
+    """Why there is no line to draw."""
+    if found is None:
+        return "too few pairs of columns are in two held-out rows"
+    if not found.model:
+        return (
+            f"the pairs that two held-out rows have differ so much in how many fitted rows have them that no line of "
+            f"the table would have {found.fewest}"
+        )
+    return "what pairs of columns have in common in held-out rows does not stand out from its noise"
 
 
 def _told(one: PairError) -> str:
@@ -89,10 +115,14 @@ def _in_percent(one: float | None) -> str:
     return f"{number(None if one is None else 100 * one, 2)}%"
 
 
-def _reading(one: PairError, *, again: bool = False) -> str:
+def _reading(one: PairError, means: PairError, gain: int, *, again: bool = False) -> str:
+    def off(error: PairError) -> str:
+        return f"at most {_in_percent(error.high)}" if error.error is None else _in_percent(error.error)
+
     rows = "no fitted row has" if one.most == 0 else f"{one.rows} fitted rows have"
-    said = f"at most {_in_percent(one.high)}" if one.error is None else f"{_in_percent(one.error)}"
-    return f"{'where' if again else 'Where'} {rows} a pair, the model's T is off by {said}"
+    where = f"{'where' if again else 'Where'} {rows} a pair"
+    told = {1: "the model is better", -1: "the model is worse", 0: "which is better cannot be told"}[gain]
+    return f"{where}, the model's T is off by {off(one)}, column means by {off(means)}: {told}"
 
 
 def _short(one: PairError) -> str:

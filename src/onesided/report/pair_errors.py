@@ -10,6 +10,11 @@ unbiased views of Σ W (L − T)² and Σ W T². With weights of one it is the h
 :mod:`onesided.experiments.metrics`. Its standard error is the jackknife's over ten groups of held-out rows. An error is
 told where θ exceeds zero by t standard errors, with Student's t for 90%; where it does not, only that it is at most
 √(θ + t · error). Where Σ W T² itself does not stand out, nothing is told.
+
+Three estimates are scored alike: the model's T, the pairs as measured in the rows fitted, and L_ij = m_i m_j, which
+knows nothing but the column means of these rows. Where values are far from zero the last is close to T by itself, and
+only what the model gains on it says anything of the components. The difference of their θ, from the same held-out rows,
+has a jackknife error of its own, far below that of either: the model is better or worse where it exceeds t of them.
 """
 
 from __future__ import annotations
@@ -30,13 +35,14 @@ from onesided.omega import pair_size
 from onesided.panel import Panel
 from onesided.report.held_out import Refit
 from onesided.second_moment import Measured, SecondMoment
+from onesided.tallies import column_means
 
 Array = npt.NDArray[Any]
 
 EDGES = np.array([0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000])  # rows fitted that have a pair
 GROUPS = 10
 MOST_PRODUCTS, MOST_PAIRS = 1 << 29, 1 << 23  # up to which all columns are looked at
-FEWEST_PAIRS = 30  # of a line: fewer tell too little
+FEWEST_PAIRS = 30  # of a line: fewer tell too little; a quarter of all pairs where there are few columns
 ROUNDING = 1e-9
 
 
@@ -68,17 +74,20 @@ class PairError:
 
 @dataclass(frozen=True)
 class PairErrors:
-    """Of the model's T, and of the pairs as they were measured in the rows fitted, line by line."""
+    """Of the model's T, of the pairs as measured in the rows fitted, and of their column means, line by line."""
 
     model: tuple[PairError, ...]
     measured: tuple[PairError, ...]
+    means: tuple[PairError, ...]
+    gains: tuple[int, ...]  # 1 where the model is better than column means, −1 where worse, 0 where it cannot be told
     pairs: int
     left_out: int  # pairs of lines too short to tell
     columns: int  # among which pairs were looked at
+    fewest: int  # pairs of a line
 
     @classmethod
     def of(cls, model: OneSidedCompletion, refit: Refit, rng: np.random.Generator) -> PairErrors | None:
-        """None where no pair of columns is in two held-out rows."""
+        """None where too few pairs of columns are in two held-out rows."""
         kept, columns = _affordable(refit.train)
         held = np.zeros(kept.n_rows)
         held[refit.held_out] = refit.weights[refit.held_out]
@@ -86,13 +95,16 @@ class PairErrors:
         i, j = target.pairs()
         sums = _Sums.of(target)
         chosen = np.flatnonzero((i != j) & sums.usable)
-        if len(chosen) < FEWEST_PAIRS:
+        fewest = fewest_pairs(len(columns))
+        if len(chosen) < fewest:
             return None
         i, j = i[chosen], j[chosen].astype(np.int64)
         trained = PairMoments.from_panel(kept)
         place = trained.find(i, j)
         seen = np.where(place >= 0, trained.rows[place], 0) if trained.n_pairs else np.zeros(len(i), dtype=int)
-        values = (_second_moment(model, refit, trained, columns).at(i, j), hajek_at(trained, i, j)[0])
+        means = column_means(refit.train)[columns]
+        completed = _second_moment(model, refit, trained, columns).at(i, j)
+        values = (completed, hajek_at(trained, i, j)[0], means[i] * means[j])
         line = np.searchsorted(EDGES, seen, side="right") - 1
         totals = _totals(sums.at(chosen), values, line)
         groups = min(GROUPS, max(2, len(refit.held_out) // 2))
@@ -104,18 +116,29 @@ class PairErrors:
             less = PairMoments.from_panel(kept.with_row_weights(part))
             without.append(_totals(sums.less(target, less).at(chosen), values, line))
         sizes = np.bincount(line, minlength=len(EDGES))
-        lines = [k for k in range(len(EDGES)) if sizes[k] >= FEWEST_PAIRS]
-        found = [[_told(k, int(sizes[k]), which, totals, without) for k in lines] for which in (0, 1)]
+        lines = [k for k in range(len(EDGES)) if sizes[k] >= fewest]
+        found = [tuple(_told(k, int(sizes[k]), which, totals, without) for k in lines) for which in range(3)]
         measured = tuple(one for one in found[1] if one.fewest > 0)
         left_out = len(chosen) - int(sizes[lines].sum())
-        return cls(tuple(found[0]), measured, len(chosen), left_out, len(columns))
+        gains = tuple(_gain(k, totals, without) for k in lines)
+        return cls(found[0], measured, found[2], gains, len(chosen), left_out, len(columns), fewest)
+
+
+def fewest_pairs(columns: int) -> int:
+    """How many pairs a line must have: 30, or a quarter of all there are among few columns.
+
+    >>> fewest_pairs(100), fewest_pairs(8), fewest_pairs(2)
+    (30, 7, 1)
+    """
+    return int(np.clip(columns * (columns - 1) // 8, 1, FEWEST_PAIRS))
 
 
 class _Totals(NamedTuple):
-    """For each line, Σ W (L − T̂)² less noise, for both estimates, and Σ W T̂² less noise."""
+    """For each line, Σ W (L − T̂)² less noise, for the three estimates, and Σ W T̂² less noise."""
 
     model: Array
     measured: Array
+    means: Array
     norm: Array
 
 
@@ -158,7 +181,7 @@ def _affordable(panel: Panel) -> tuple[Panel, Array]:
     return some_columns(panel)
 
 
-def _totals(sums: _Sums, values: tuple[Array, Array], line: Array) -> _Totals:
+def _totals(sums: _Sums, values: tuple[Array, Array, Array], line: Array) -> _Totals:
     good = sums.usable
     rows = sums.at(np.flatnonzero(good))
     mean, own = rows.sums / rows.weights, rows.squared / rows.weights
@@ -167,22 +190,33 @@ def _totals(sums: _Sums, values: tuple[Array, Array], line: Array) -> _Totals:
     def total(value: Array) -> Array:
         return np.bincount(line[good], rows.weights * (value - mean) ** 2 - variance * own, len(EDGES))
 
-    return _Totals(total(values[0][good]), total(values[1][good]), total(np.zeros_like(mean)))
+    model, measured, means = (total(value[good]) for value in values)
+    return _Totals(model, measured, means, norm=total(np.zeros_like(mean)))
 
 
 def _told(k: int, pairs: int, which: int, totals: _Totals, without: list[_Totals]) -> PairError:
     most = None if k + 1 == len(EDGES) else int(EDGES[k + 1]) - 1
     bare = PairError(int(EDGES[k]), most, pairs, None, None, None)
-    norms = np.array([one[2][k] for one in without])
+    norms = np.array([one.norm[k] for one in without])
     reach = float(student.ppf(0.95, len(without) - 1))
-    if totals[2][k] <= reach * _jackknife(norms) or np.any(norms <= 0):
+    if totals.norm[k] <= 0 or reach * _jackknife(norms / totals.norm[k]) >= 1 or np.any(norms <= 0):
         return bare
-    theta = float(totals[which][k] / totals[2][k])
+    theta = float(totals[which][k] / totals.norm[k])
     error = reach * _jackknife(np.array([one[which][k] for one in without]) / norms)
     high = float(np.sqrt(max(theta, 0.0) + error))
     if theta <= error:
         return replace(bare, high=high)
     return replace(bare, error=float(np.sqrt(theta)), low=float(np.sqrt(theta - error)), high=high)
+
+
+def _gain(k: int, totals: _Totals, without: list[_Totals]) -> int:
+    """Whether the model is better than column means, beyond the noise of their difference."""
+    parts = np.array([(one.means[k] - one.model[k], one.norm[k]) for one in without])
+    if totals.norm[k] <= 0 or np.any(parts[:, 1] <= 0):
+        return 0
+    gain = float((totals.means[k] - totals.model[k]) / totals.norm[k])
+    error = float(student.ppf(0.95, len(without) - 1)) * _jackknife(parts[:, 0] / parts[:, 1])
+    return int(np.sign(gain)) if abs(gain) > error else 0
 
 
 def _jackknife(values: Array) -> float:

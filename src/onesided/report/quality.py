@@ -10,13 +10,14 @@ import numpy as np
 from onesided.completion import OneSidedCompletion
 from onesided.errors import counted
 from onesided.panel import Panel
-from onesided.report.held_out import Coverage, Refit, Score, coverage, scores
+from onesided.report.held_out import Coverage, Refit, Score, coverage, earned, scores
 from onesided.report.page import Section, defined, figure, pictures, sentence, table, text
 from onesided.report.pair_chart import pair_chart, pair_table
 from onesided.report.pair_errors import PairErrors
 from onesided.report.pictures import FIRST, MUTED, drawn, plain_numbers
-from onesided.report.words import fixed, number, places_for, share, with_error
+from onesided.report.words import number, percent_with_error, places_for, share, with_error
 
+TELLING = 0.05  # an interval of a coverage wider than this to either side does not tell much
 CALLED = {"constant": "one number for all", "column means": "column means", "model": "the model"}
 
 
@@ -43,7 +44,8 @@ class Quality(Section):
     entries_scored: int = 0
     entries_taken_out: int = 0
     sampled: bool = False
-    weighted: bool = False
+    weighted: bool = False  # whether rows have weights other than one
+    earned: bool | None = None  # whether components do better than a model without
     why_not: str = ""
 
     @classmethod
@@ -53,8 +55,9 @@ class Quality(Section):
             return cls(
                 {},
                 why_not="The model is differentially private. Scores on its rows would be exact numbers about them, "
-                "which no part of the budget has paid for: none are given. Rows that took no part in the fit, if there "
-                "are any, can be scored with model.score().",
+                "which no part of the budget has paid for: none are given. With rows that took no part in the fit, if "
+                "there are any, it can be checked: leave an entry out of its row, predict it with model.impute_at(), "
+                "and compare.",
             )
         if panel is None:
             return cls(
@@ -66,10 +69,10 @@ class Quality(Section):
         refit = Refit.of(model, panel, rng)
         if refit is None:
             return cls({}, why_not="Fewer than ten rows have two entries: too few to hold some out.")
-        scored = refit.scored()
+        scored, found = refit.scored(), scores(refit)
         covered, taken_out = coverage(refit, rng)
         return cls(
-            scores(refit),
+            found,
             covered,
             PairErrors.of(model, refit, rng),
             int(np.count_nonzero(refit.train.row_weights[refit.train.row_counts > 0])),
@@ -77,7 +80,8 @@ class Quality(Section):
             scored.n_entries,
             taken_out,
             refit.sampled,
-            len(np.unique(scored.row_weights)) > 1,
+            bool(np.any(scored.row_weights != 1)),
+            earned(model, refit, found) if model.rank_ else None,
         )
 
     @property
@@ -134,18 +138,21 @@ class Quality(Section):
                         "RMSE": "the root of the mean squared difference between an entry of a held-out row and its "
                         "prediction from the others of the row, in the units of the values. ± is one standard error, "
                         "rows being independent.",
-                        "explained": "1 − Σe² / Σ(v − m)², m the mean of the entry's column in the rows fitted: of "
-                        "the variance around column means, the share that is predicted. Below zero, column means "
-                        "alone do better.",
+                        "explained": "1 − Σe² / Σ(v − m)², m the mean of the entry's column in the rows fitted (of a "
+                        "column that none of them has, the mean of all their entries): of the variance around column "
+                        "means, the share that is predicted. Below zero, column means alone do better.",
                         "log score": "the mean of −½ (log 2πs² + e²/s²), in nats, as for the choice of the rank; the "
                         "trivial predictors take as s² their mean squared error in the rows fitted.",
                         "held, of intervals": "an entry is taken out of its row and predicted from the rest; the "
                         "interval is the prediction ± 0.674, 1.282, 1.645 or 1.960 predicted standard deviations.",
                         "relative error of T": "√(Σ N (L − T)² / Σ N T²) over pairs of different columns, L the "
                         "estimate from the rows fitted, T the mean product in held-out rows, whose own sampling noise "
-                        "has been taken off both sums, N how many held-out rows have the pair (two or more). In "
-                        "brackets a 90% interval, by a jackknife over groups of held-out rows. “At most”: the error "
-                        "cannot be told from zero.",
+                        f"has been taken off both sums, N {'the weight of the' if self.weighted else 'how many'} "
+                        f"held-out rows {'that ' if self.weighted else ''}have the pair (two or more); for column "
+                        "means, L is the product of the two in the rows fitted. In brackets a 90% interval, by a "
+                        "jackknife over groups of held-out rows. “At most”: the error "
+                        "cannot be told from zero. Better or worse than means: by more than such an interval of the "
+                        "difference of the two squared errors.",
                     }
                 ),
             ]
@@ -157,7 +164,9 @@ class Quality(Section):
             [
                 CALLED[name],
                 with_error(one.rmse, one.rmse_error, places),
-                "0, by definition" if name == "column means" else _percent(one.explained, one.explained_error),
+                "0, by definition"
+                if name == "column means"
+                else percent_with_error(one.explained, one.explained_error),
                 with_error(one.log_score, one.log_error),
             ]
             for name, one in self.scores.items()
@@ -188,7 +197,7 @@ class Quality(Section):
         return figure(
             drawn("calibration", draw, height=3.1),
             "Chart: the share of entries that intervals hold against the share they promise, at four levels",
-            f"Intervals that promise 90% hold {share(ninety.share)} ± {number(100 * ninety.error, 2)} of "
+            f"Intervals that promise 90% hold {share(ninety.share)} ± {number(100 * ninety.error, 2)}% of "
             f"{counted(self.entries_taken_out, 'entry', 'entries')}: {verdict}. All four: "
             + ", ".join(f"{share(one.share)} at {one.level:.0%}" for one in self.coverage)
             + ".",
@@ -197,12 +206,6 @@ class Quality(Section):
 
 def _verdict(one: Coverage) -> str:
     gap = one.share - one.level
-    if abs(gap) <= max(0.01, 2 * one.error):
-        return "as promised"
-    return "wider than need be" if gap > 0 else "too narrow"
-
-
-def _percent(one: float | None, error: float | None) -> str:
-    if one is None or error is None:
-        return fixed(None, 1)
-    return f"{fixed(100 * one, 1)}% ± {fixed(100 * error, 1)}"
+    if abs(gap) > max(0.01, 2 * one.error):
+        return "wider than need be" if gap > 0 else "too narrow"
+    return "as promised" if 2 * one.error <= TELLING else f"no contradiction to {one.level:.0%}, but too few to tell"

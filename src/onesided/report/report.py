@@ -43,7 +43,7 @@ Array = npt.NDArray[Any]
 Progress = Callable[[int, int], object]
 
 STEPS = 100
-AFTER = {"observed": 10, "bands": 50, "quality": 95}  # steps done, of so many
+AFTER = {"observed": 10, "quality": 55, "bands": 95}  # steps done, of so many
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,19 +108,20 @@ class Report:
         tell(1)
         observed = Observed.of(model, rows, called, seed)
         tell(AFTER["observed"])
-        wide = AFTER["bands"] - AFTER["observed"]
+        quality = Quality.of(model, rows, seed)
+        tell(AFTER["quality"])
+        wide = AFTER["bands"] - AFTER["quality"]
         bands = SpectrumBands.of(
             model,
             rows,
             Components.of(model).number,
             seed,
-            lambda done, total: tell(AFTER["observed"] + wide * done // total),
+            lambda done, total: tell(AFTER["quality"] + wide * done // total),
+            earned=quality.earned,
         )
-        found = Found.of(model, called, bands)
+        found = Found.of(model, called, bands, weighted=observed.weighted)
         tell(AFTER["bands"])
-        quality = Quality.of(model, rows, seed)
-        tell(AFTER["quality"])
-        return cls(title, observed, found, quality, Made.of(model, seed))
+        return cls(title, observed, found, quality, Made.of(model, seed, panel=rows, weighted=observed.weighted))
 
     @property
     def sections(self) -> tuple[Section, ...]:

@@ -57,10 +57,10 @@ def spectrum(found: Components, around: SpectrumBands) -> str:
     first = f"The first {half} of {len(values)} components hold" if half > 1 else "The first component holds"
     told = ""
     if bands is not None and firm < len(values):
+        drawn_for = f"Bands are drawn for the first {firm}" if firm > 1 else "A band is drawn for the first alone"
         told = (
-            f" Bands are drawn for the first {firm}: resampled rows turn the others by more than 0.4 radians."
-            if firm > 1
-            else " A band is drawn for the first alone: resampled rows turn the others by more than 0.4 radians."
+            f" {drawn_for}: so many of the {len(values)} directions of the row space stay within 0.4 radians when rows "
+            "are resampled."
         )
     return figure(
         drawn("spectrum", draw),

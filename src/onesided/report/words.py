@@ -13,6 +13,8 @@ from onesided.names import Names
 
 UNKNOWN = "–"  # an empty cell would look like an oversight
 SMALLEST = 1e-200  # what stands for nothing in a panel of zeros
+NOTHING = 1e-9  # a share below this is rounding
+PLAIN = (1e-4, 1e9)  # magnitudes that are written out; others have a power of ten
 CUT = "…"
 
 
@@ -21,17 +23,18 @@ def number(one: float | None, digits: int = 3) -> str:
 
     >>> number(1234567.0), number(0.0123456), number(-2.0), number(1e-6), number(float("nan"))
     ('1,230,000', '0.0123', '−2', '1e−6', '–')
+    >>> number(0.00009999), number(1.234e70)  # rounded first: one number has one form
+    ('0.0001', '1.23e70')
     """
     if one is None or not math.isfinite(one):
         return UNKNOWN
     if abs(one) < SMALLEST:
         return "0"
-    size = math.floor(math.log10(abs(one)))
-    if size < -4 or size > 14:
-        leading, power = f"{one:.{digits - 1}e}".split("e")
-        return f"{leading.rstrip('0').rstrip('.')}e{int(power)}".replace("-", "−")
-    rounded = round(one, digits - 1 - size)
-    text = f"{rounded:,.{max(0, digits - 1 - size)}f}"
+    leading, power = f"{one:.{digits - 1}e}".split("e")
+    if not PLAIN[0] <= abs(rounded := float(f"{leading}e{power}")) < PLAIN[1]:
+        leading = leading.rstrip("0").rstrip(".") if "." in leading else leading
+        return f"{leading}e{int(power)}".replace("-", "−")
+    text = f"{rounded:,.{max(0, digits - 1 - int(power))}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return text.replace("-", "−")
 
@@ -39,22 +42,30 @@ def number(one: float | None, digits: int = 3) -> str:
 def fixed(one: float | None, places: int) -> str:
     """A number to so many places, for columns of a table that are compared; a dash for what is not known.
 
-    >>> fixed(-0.5, 3), fixed(None, 3)
-    ('−0.500', '–')
+    What so many places would show as zero, or as a row of digits, is written with significant digits.
+
+    >>> fixed(-0.5, 3), fixed(None, 3), fixed(0.0, 3), fixed(1.234e-8, 3), fixed(-1.234e70, 0)
+    ('−0.500', '–', '0.000', '1.23e−8', '−1.23e70')
     """
-    return UNKNOWN if one is None or not math.isfinite(one) else f"{one:,.{places}f}".replace("-", "−")
+    if one is None or not math.isfinite(one):
+        return UNKNOWN
+    if abs(one) < SMALLEST:
+        return f"{0:.{places}f}"
+    if not PLAIN[0] <= abs(one) < PLAIN[1] or round(one, places) == 0:
+        return number(one)
+    return f"{one:,.{places}f}".replace("-", "−")
 
 
 def share(one: float | None) -> str:
     """A share as a percentage; one that is not zero or all is not called so.
 
-    >>> share(0.1234), share(0.0001), share(0.99999), share(0.0), share(1.0)
-    ('12.3%', 'fewer than 0.1%', 'more than 99.9%', '0%', '100%')
+    >>> share(0.1234), share(0.000042), share(0.99999), share(0.0), share(1.0)
+    ('12.3%', '0.0042%', 'more than 99.9%', '0%', '100%')
     """
     if one is None or not math.isfinite(one):
         return UNKNOWN
     if 0 < one < 0.001:
-        return "fewer than 0.1%"
+        return f"{number(100 * one, 2)}%"
     if 0.999 < one < 1:
         return "more than 99.9%"
     return f"{100 * one:.3g}%".replace("-", "−")
@@ -63,10 +74,28 @@ def share(one: float | None) -> str:
 def with_error(one: float | None, error: float | None, places: int = 3) -> str:
     """A number and its standard error.
 
-    >>> with_error(0.9123, 0.0021), with_error(None, None)
-    ('0.912 ± 0.002', '–')
+    >>> with_error(0.9123, 0.0021), with_error(None, None), with_error(1.2342e-8, 3.21e-10)
+    ('0.912 ± 0.002', '–', '1.234e−8 ± 3.2e−10')
     """
-    return UNKNOWN if one is None else f"{fixed(one, places)} ± {fixed(error, places)}"
+    if one is None:
+        return UNKNOWN
+    if one != 0 and not PLAIN[0] <= abs(one) < PLAIN[1]:
+        return f"{number(one, 4)} ± {number(error, 2)}"
+    return f"{fixed(one, places)} ± {fixed(error, places)}"
+
+
+def percent_with_error(one: float | None, error: float | None) -> str:
+    """A share, perhaps below zero, and its standard error.
+
+    >>> percent_with_error(0.2512, 0.0123), percent_with_error(-0.00002, 0.00013), percent_with_error(-1e-17, 0.0)
+    ('25.1% ± 1.2%', '−0.002% ± 0.013%', '0% ± 0%')
+    """
+    if one is None or error is None:
+        return UNKNOWN
+    if abs(one) < NOTHING and error < NOTHING:
+        return "0% ± 0%"
+    places = max(1, places_for(100 * error)) if error > NOTHING else 1
+    return f"{fixed(100 * one if abs(one) > NOTHING else 0.0, places)}% ± {fixed(100 * error, places)}%"
 
 
 def decimals(largest: float, digits: int) -> int:

@@ -68,6 +68,7 @@ vertical-align:top;font-weight:400}}
 .onesided thead th{{color:var(--muted);border-bottom:1px solid var(--rule)}}
 .onesided tr.chosen th,.onesided tr.chosen td,.onesided b{{font-weight:650}}
 .onesided table.list th[scope=row]{{white-space:nowrap}}
+@media screen{{.onesided table.list td,.onesided table.list th{{white-space:nowrap}}}}
 .onesided td.n,.onesided th.n{{text-align:right;white-space:nowrap}}
 .onesided .cards{{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,20rem),1fr));
 gap:1rem;margin:.75rem 0}}

@@ -48,6 +48,7 @@ ROOMS = [
     "names",
     "estimator",
     "completion",
+    "hajek_gd",
     "baselines",
     "datasets",
     "experiments",

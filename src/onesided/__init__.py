@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from onesided.completion import HajekGD, OneSidedCompletion
+    from onesided.completion import OneSidedCompletion
     from onesided.errors import InputError
+    from onesided.hajek_gd import HajekGD
     from onesided.moments import PairMoments
     from onesided.panel import Panel, as_panel
     from onesided.privacy import Privacy
     from onesided.second_moment import SecondMoment
 
 _HOMES = {
-    "HajekGD": "completion",
+    "HajekGD": "hajek_gd",
     "InputError": "errors",
     "OneSidedCompletion": "completion",
     "PairMoments": "moments",

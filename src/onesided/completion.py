@@ -1,7 +1,7 @@
-"""The estimators: ``OneSidedCompletion``, a pass over rows, and ``HajekGD``, the paper's algorithm as printed.
+"""The estimator: ``OneSidedCompletion``, passes over rows.
 
-Both are scikit-learn estimators and thin shells: a panel goes in, what is left open is chosen, an objective is
-minimised, and what is known afterwards is held in fitted attributes. What ``fit`` refuses, beside what no panel may
+A scikit-learn estimator and a thin shell: a panel goes in, what is left open is chosen, an objective is minimised, and
+what is known afterwards is held in fitted attributes. What ``fit`` refuses, beside what no panel may
 hold (:mod:`onesided.panel`) and parameters outside their ranges:
 
 =====================================================  ========================================================
@@ -11,7 +11,6 @@ no entry at all                                        nothing was observed: …
 a single column                                        the panel has one column (n_features = 1) …
 no row with two entries                                no row has two observed entries …
 a rank above the number of columns                     rank=12 is larger than the panel's 5 columns …
-``HajekGD``: a step too long for the panel             diverged after 3 passes: …; try step_size=40
 =====================================================  ========================================================
 
 With ``privacy``, what :mod:`onesided.privacy.plan` refuses, and:
@@ -45,26 +44,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from onesided.blending import Blend, blended_means, choose_blend
 from onesided.checkpoint import Checkpoint, Work
-from onesided.engines.local import single_blas_thread
-from onesided.errors import InputError, counted
-from onesided.estimator import OneSidedEstimator, Unknown, generator
+from onesided.errors import InputError
+from onesided.estimator import OneSidedEstimator, Unknown, generator, warn_of_parts, with_weights_as_counts
 from onesided.ids import known_positions
-from onesided.imputation import BestLinearPredictor, LeastSquares, RowNoise, check_positions
+from onesided.imputation import BestLinearPredictor, RowNoise, check_positions
 from onesided.making import Making
-from onesided.moments import PairMoments
-from onesided.objective.pairs import PairObjective
 from onesided.objective.rows import Diagonal
 from onesided.panel import Panel
 from onesided.privacy.central import release_by_pairs
 from onesided.privacy.curator import Account, Curator, Release
 from onesided.privacy.gradient import release_by_gradient
-from onesided.privacy.local import noise_deviation, noised_values
+from onesided.privacy.local import noised_values, without_noise
 from onesided.privacy.plan import Privacy
-from onesided.privacy.released import LEAST_NOISE, likely, shrunk
+from onesided.privacy.released import Released
 from onesided.recommendation import Recommended, best_unseen
 from onesided.refinement import MEMORY, Refine, working_memory
 from onesided.row_space import (
-    NOISE_FLOOR,
     Center,
     Refinement,
     RowSpace,
@@ -87,9 +82,7 @@ from onesided.selection import (
     select,
 )
 from onesided.similarity import Similar, correlations, standard_errors
-from onesided.solvers.gradient_descent import gradient_descent, random_start, stable_step
 from onesided.solvers.result import Progress, begin
-from onesided.solvers.spectral import top_eigenpairs
 from onesided.uncertainty import Bootstrap, Replicated, bootstrap
 
 Array = npt.NDArray[Any]
@@ -335,20 +328,24 @@ class OneSidedCompletion(OneSidedEstimator):
         curator = Curator.of(panel, privacy)
         if privacy.mechanism == "local":
             self._fit_openly(noised_values(curator), rng, progress)
-            self._forget_rows(curator.rows, noise_deviation(curator) ** 2)
-            self.privacy_ = curator.account()
+            found = RowSpace(self.mean_, self.factor_, self.noise_variance_, self.solve_, self.row_variance_)
+            self._hold(without_noise(curator, found, self.measured_))
             return
         rank = self._affordable_rank(panel)
         check_noise(self.noise_variance, panel.n_columns)
         release = release_by_gradient if privacy.mechanism == "gradient" else release_by_pairs
         center: Center = "both" if self.center == "auto" else self.center
-        released = release(curator, rank, center, rng, progress)
-        found = released.row_space
         self.rank_, self.center_, self.diagonal_ = rank, center, "free"
-        self.selection_, self.refinement_, self.solve_ = None, None, found.solve
-        self.mean_, self.noise_variance_, self.factor_ = found.mean, found.noise_variance, found.factor
-        self.row_variance_, self.spread_, self.row_noise_ = found.row_variance, None, RowNoise()
-        self.blend_, self.mean_blend_, self.privacy_ = np.inf, np.inf, released.account
+        self.selection_, self.refinement_ = None, None
+        self._hold(release(curator, rank, center, rng, progress))
+
+    def _hold(self, released: Released) -> None:
+        """Of a private fit, what was released and nothing else."""
+        found = released.row_space
+        self.solve_, self.factor_, self.row_variance_ = found.solve, found.factor, found.row_variance
+        self.mean_, self.noise_variance_, self.spread_ = found.mean, found.noise_variance, None
+        self.row_noise_, self.blend_, self.mean_blend_ = RowNoise(), np.inf, np.inf
+        self.privacy_ = released.account
         self._set_row_space(released.measured, None)
 
     def _affordable_rank(self, panel: Panel) -> int:
@@ -375,39 +372,6 @@ class OneSidedCompletion(OneSidedEstimator):
                 f"{panel.n_columns}"
             )
         return int(self.rank)
-
-    def _forget_rows(self, rows: Panel, noise: float) -> None:
-        """After a fit to values with noise of known variance: take it off, and keep nothing of single columns' rows.
-
-        Means are shrunk by it and held to the bounds, and directions that noise alone might have are dropped: the
-        covariance of d columns, each pair seen N₂ times on average, has eigenvalues up to 2 v √(d/N₂) from noise, v the
-        variance of a noisy value.
-        """
-        assert self.privacy is not None
-        measured = self.measured_
-        seen, d = measured.counts > 0, rows.n_columns
-        total = float(measured.counts @ measured.around(self.mean_).diagonal / measured.counts.sum())
-        middle = float(measured.counts @ self.mean_ / measured.counts.sum())
-        away = shrunk(measured.counts * (self.mean_ - middle), measured.counts, measured.counts * total)
-        low, high = self.privacy.middle - self.privacy.half, self.privacy.middle + self.privacy.half
-        middle = low + likely(middle - low, float(np.sqrt(total / measured.counts.sum())), high - low)
-        self.mean_ = np.clip(middle + away, low, high) if self.center_ != "none" else self.mean_
-        m = rows.row_counts.astype(np.float64)
-        pairs = float(np.sum(m * (m - 1))) / (d * (d - 1))
-        strengths = np.sum(self.factor_**2, axis=0)
-        found = strengths > 2 * total * np.sqrt(d / max(pairs, 1e-300))
-        self.factor_ = np.where(found, self.factor_, 0.0)
-        if self.row_variance_ * d <= 2 * total * np.sqrt(d / max(pairs, 1e-300)):
-            self.row_variance_ = 0.0
-        diagonal = np.maximum(measured.around(self.mean_).diagonal - noise, 0.0)
-        typical = float(measured.counts @ diagonal / measured.counts.sum())
-        explained = np.sum(self.factor_**2, axis=1) + self.row_variance_
-        least = LEAST_NOISE * max(typical, NOISE_FLOOR * self.privacy.half**2)
-        self.noise_variance_ = np.maximum(typical - explained, least)
-        self.spread_, self.row_noise_, self.blend_, self.mean_blend_ = None, RowNoise(), np.inf, np.inf
-        kept = np.where(seen, np.maximum(typical, explained) + self.mean_**2, 0.0)
-        counts = np.where(seen, float(measured.counts[seen].mean()), 0.0)
-        self._set_row_space(replace(measured, diagonal=kept, means=self.mean_, counts=counts), None)
 
     def _choose(
         self, panel: Panel, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
@@ -707,139 +671,6 @@ class OneSidedCompletion(OneSidedEstimator):
             self.selection_ = Selection(Setting(**tried["setting"]), trials)
 
 
-class HajekGD(OneSidedEstimator):
-    """Algorithms 1 and 2 of "One-Sided Matrix Completion from Ultra-Sparse Samples", as printed.
-
-    Builds the pair moments explicitly, divides on Ω, and runs gradient descent from a random start on the loss of
-    :mod:`onesided.objective.pairs`. Memory grows with the number of observed pairs, which
-    :func:`onesided.omega.pair_size` tells; a panel whose pair moments do not fit in what is free is refused.
-
-    Parameters
-    ----------
-    rank : int, default 10
-    step_size : float, default 1e4
-        η. The default is the paper's, for its synthetic panel; panels in other units need another.
-    iterations : int, default 1000
-        t.
-    penalty : float, default 1e-4
-        λ of the incoherence penalty.
-    alpha : float, default 1e-3
-        α: rows of the factor shorter than this are not penalised.
-    p : float, optional
-        The probability with which each entry was observed, if known; it sets the weight of the diagonal,
-        q = 1 − (1 − p²)ⁿ. Otherwise q is the share of off-diagonal pairs that were observed.
-    random_state : int, Generator, RandomState or None
-
-    Attributes
-    ----------
-    factor_ : array of d × rank
-        X after the last iteration; ``second_moment_`` is XXᵀ, and ``second_moment_.algorithm1`` what Algorithm 1
-        returns.
-    components_, eigenvalues_ : arrays of rank × d and rank
-        The top eigenpairs, by value, of Algorithm 1's output, which may be indefinite.
-    mean_ : array of d
-        Zeros: the algorithm does not centre.
-    second_moment_ : SecondMoment
-    solve_ : SolveResult
-    column_ids_ : array of d
-
-    Examples
-    --------
-    >>> from onesided import synthetic
-    >>> panel = synthetic.sample_fixed(synthetic.low_rank_gaussian(2000, 50, 2, rng=0), 5, rng=1)
-    >>> HajekGD(rank=2, step_size=500.0, random_state=0).fit(panel).solve_.status
-    'completed'
-    """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [Interval(Integral, 1, None, closed="left")],
-        "step_size": [Interval(Real, 0, None, closed="neither")],
-        "iterations": [Interval(Integral, 1, None, closed="left")],
-        "penalty": [Interval(Real, 0, None, closed="left")],
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "p": [Interval(Real, 0, 1, closed="right"), None],
-        "random_state": ["random_state", np.random.Generator],
-    }
-
-    def __init__(
-        self,
-        rank: int = 10,
-        *,
-        step_size: float = 1e4,
-        iterations: int = 1000,
-        penalty: float = 1e-4,
-        alpha: float = 1e-3,
-        p: float | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.rank = rank
-        self.step_size = step_size
-        self.iterations = iterations
-        self.penalty = penalty
-        self.alpha = alpha
-        self.p = p
-        self.random_state = random_state
-
-    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
-        """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
-        self._validate_params()
-        panel = self._read_for_fit(X)
-        check_fittable(panel, self.rank)
-        rng = generator(self.random_state)
-        start = random_start(panel.n_columns, self.rank, rng)
-        start[panel.column_counts == 0] = 0.0  # no pair would ever move them from where they began
-        q = None if self.p is None else -np.expm1(panel.n_rows * np.log1p(-min(self.p**2, 1 - 1e-16)))
-        with single_blas_thread():
-            moments = PairMoments.from_panel(panel)
-            objective = PairObjective(moments, penalty=self.penalty, alpha=self.alpha, diagonal_weight=q)
-            self.solve_ = gradient_descent(
-                objective.value_and_gradient,
-                start,
-                step_size=self.step_size,
-                iterations=self.iterations,
-                progress=progress,
-            )
-            if self.solve_.status == "diverged":
-                raise InputError(f"{self.solve_.message}; try step_size={stable_step(moments, rng):.1g}")
-            self.mean_, self.factor_ = np.zeros(panel.n_columns), self.solve_.factor
-            self._set_row_space(Measured.from_panel(panel), panel, moments)
-            warn_of_parts(self.measured_)
-            values, vectors = top_eigenpairs(self.second_moment_.algorithm1, self.rank, rng)
-        signs = np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(self.rank)])
-        self.eigenvalues_, self.components_ = values, (vectors * np.where(signs < 0, -1.0, 1.0)).T
-        return self
-
-    def transform(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
-        """Coordinates of rows on ``components_``, by least squares on their observed entries."""
-        return self._predictor().coordinates(self._read_for_use(X, unknown))
-
-    def impute(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
-        """Algorithm 2: rows filled in, as a dense array; observed entries stay as they are."""
-        return self._predictor().impute(self._read_for_use(X, unknown))
-
-    def impute_at(self, X: Any, rows: Any, columns: Any, *, unknown: Unknown = "refuse") -> Array:
-        """Predictions at positions of X: row positions and column positions of the model, of one length."""
-        panel = self._read_for_use(X, unknown)
-        return self._predictor().impute_at(panel, *check_positions(panel, rows, columns))
-
-    def _set_row_space(self, measured: Measured, panel: Panel | None, moments: PairMoments | None = None) -> None:
-        self.measured_ = measured
-        self.second_moment_ = SecondMoment(
-            self.factor_,
-            measured,
-            column_ids=self.column_ids_,
-            panel=panel,
-            moments=moments,
-            common=self.factor_.shape[1],  # XXᵀ everywhere, as the paper has it
-        )
-
-    def _predictor(self) -> LeastSquares:
-        check_is_fitted(self)
-        return LeastSquares(np.ascontiguousarray(self.components_.T))
-
-    _saved_arrays: ClassVar[tuple[str, ...]] = (*OneSidedEstimator._saved_arrays, "components", "eigenvalues")
-
-
 def check_number(n: Any) -> None:
     """Refuse a number of columns that is not a whole one of at least one."""
     if not isinstance(n, Integral) or int(n) < 1:
@@ -848,27 +679,6 @@ def check_number(n: Any) -> None:
 
 def _plain(one: Any) -> Any:
     return one.item() if isinstance(one, np.generic) else one
-
-
-def with_weights_as_counts(panel: Panel) -> Panel:
-    """The panel as it is, or with weights of mean one where all are below one and so cannot count rows."""
-    used = panel.row_weights[panel.row_weights > 0]
-    if len(used) == 0 or used.max() >= 1:
-        return panel
-    return panel.with_row_weights(panel.row_weights / used.mean())
-
-
-def warn_of_parts(measured: Measured, stacklevel: int = 3) -> None:
-    """Tell the caller of a fit that columns fall into parts between which nothing is known."""
-    parts = int(measured.parts.max()) + 1
-    if parts > 1:
-        others = counted(int(np.count_nonzero(measured.parts > 0)), "column is", "columns are")
-        warnings.warn(
-            f"the panel falls into {parts:,} parts that no chain of rows links; {others} outside the largest: no data "
-            "support the entries of T between parts, nor values imputed from one to another; measured_.parts tells "
-            "which column is in which",
-            stacklevel=stacklevel,
-        )
 
 
 def check_noise(noise_variance: Any, n_columns: int) -> None:

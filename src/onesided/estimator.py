@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
@@ -197,3 +198,24 @@ def generator(random_state: Any) -> np.random.Generator:
     if random_state is None or isinstance(random_state, Integral):
         return np.random.default_rng(None if random_state is None else int(random_state))
     return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+
+
+def with_weights_as_counts(panel: Panel) -> Panel:
+    """The panel as it is, or with weights of mean one where all are below one and so cannot count rows."""
+    used = panel.row_weights[panel.row_weights > 0]
+    if len(used) == 0 or used.max() >= 1:
+        return panel
+    return panel.with_row_weights(panel.row_weights / used.mean())
+
+
+def warn_of_parts(measured: Measured, stacklevel: int = 3) -> None:
+    """Tell the caller of a fit that columns fall into parts between which nothing is known."""
+    parts = int(measured.parts.max()) + 1
+    if parts > 1:
+        others = counted(int(np.count_nonzero(measured.parts > 0)), "column is", "columns are")
+        warnings.warn(
+            f"the panel falls into {parts:,} parts that no chain of rows links; {others} outside the largest: no data "
+            "support the entries of T between parts, nor values imputed from one to another; measured_.parts tells "
+            "which column is in which",
+            stacklevel=stacklevel,
+        )

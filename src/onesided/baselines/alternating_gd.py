@@ -17,9 +17,8 @@ from sklearn.utils._param_validation import Interval
 
 from onesided.baselines.baseline import check_descent
 from onesided.baselines.matrix import MatrixBaseline
-from onesided.completion import warn_of_parts
 from onesided.engines.local import cut, in_order, single_blas_thread
-from onesided.estimator import generator
+from onesided.estimator import generator, warn_of_parts
 from onesided.imputation import LeastSquares
 from onesided.kernels import cpu, factorization
 from onesided.panel import Panel

@@ -21,9 +21,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from onesided.baselines.nuclear_norm import PairBaseline
 from onesided.baselines.penalty_path import Auto, PenaltyChosen, best_penalty, counting, held_out
 from onesided.baselines.proximal import PairTarget, Solution, solve
-from onesided.completion import warn_of_parts
 from onesided.engines.local import single_blas_thread
-from onesided.estimator import generator
+from onesided.estimator import generator, warn_of_parts
 from onesided.moments import PairMoments
 from onesided.panel import Panel
 from onesided.row_space import check_fittable, principal_axes

@@ -18,9 +18,8 @@ import numpy.typing as npt
 from sklearn.utils._param_validation import Interval
 
 from onesided.baselines.baseline import Baseline
-from onesided.completion import warn_of_parts, with_weights_as_counts
 from onesided.engines.local import single_blas_thread
-from onesided.estimator import generator
+from onesided.estimator import generator, warn_of_parts, with_weights_as_counts
 from onesided.imputation import BestLinearPredictor
 from onesided.kernels.reference import unpacked
 from onesided.panel import Panel

@@ -17,9 +17,8 @@ import numpy.typing as npt
 from sklearn.utils._param_validation import Interval
 
 from onesided.baselines.baseline import Baseline, check_descent
-from onesided.completion import warn_of_parts
 from onesided.engines.local import single_blas_thread
-from onesided.estimator import generator
+from onesided.estimator import generator, warn_of_parts
 from onesided.imputation import LeastSquares
 from onesided.moments import PairMoments
 from onesided.objective.pairs import PairObjective

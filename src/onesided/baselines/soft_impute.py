@@ -31,9 +31,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from onesided.baselines.alternating_gd import EntryObjective
 from onesided.baselines.matrix import MatrixBaseline
 from onesided.baselines.penalty_path import Auto, PenaltyChosen, best_penalty, counting, held_out
-from onesided.completion import warn_of_parts
 from onesided.engines.local import single_blas_thread
-from onesided.estimator import generator
+from onesided.estimator import generator, warn_of_parts
 from onesided.imputation import BestLinearPredictor, LeastSquares, observed_positions
 from onesided.panel import Panel
 from onesided.row_space import check_fittable

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.baselines.baseline import Baseline
-from onesided.completion import with_weights_as_counts
 from onesided.engines.local import single_blas_thread
+from onesided.estimator import with_weights_as_counts
 from onesided.panel import Panel
 from onesided.refinement import refine
 from onesided.row_space import check_fittable, complete

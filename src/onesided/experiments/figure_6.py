@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onesided import synthetic
-from onesided.completion import HajekGD
 from onesided.errors import InputError
 from onesided.experiments import metrics
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
@@ -16,6 +15,7 @@ from onesided.experiments.methods import compiled
 from onesided.experiments.panels import COMPLETE, Panels
 from onesided.experiments.split import keep_entries
 from onesided.experiments.summaries import agreement, column, distinct, exponent, markdown, mean_and_deviation, where
+from onesided.hajek_gd import HajekGD
 from onesided.moments import PairMoments
 from onesided.panel import Panel
 from onesided.row_space import complete

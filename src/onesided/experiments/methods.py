@@ -24,8 +24,9 @@ from onesided.baselines import (
     FactoredNuclearNorm,
     SoftImputeALS,
 )
-from onesided.completion import HajekGD, OneSidedCompletion
+from onesided.completion import OneSidedCompletion
 from onesided.experiments.synthetic_recovery import step_size
+from onesided.hajek_gd import HajekGD
 from onesided.moments import PairMoments
 from onesided.omega import pair_size
 from onesided.panel import Panel

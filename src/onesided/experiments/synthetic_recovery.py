@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided import synthetic
-from onesided.completion import HajekGD, OneSidedCompletion
+from onesided.completion import OneSidedCompletion
 from onesided.experiments.metrics import relative_error
+from onesided.hajek_gd import HajekGD
 from onesided.panel import Panel
 from onesided.second_moment import Measured
 from onesided.synthetic import Truth

@@ -18,10 +18,15 @@ times the width of the bounds.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from onesided.panel import Panel
 from onesided.privacy.curator import GRID, Curator
+from onesided.privacy.released import LEAST_NOISE, Released, likely, shrunk
+from onesided.row_space import NOISE_FLOOR, RowSpace
+from onesided.second_moment import Measured
 
 
 def noised_values(curator: Curator) -> Panel:
@@ -40,6 +45,37 @@ def noised_values(curator: Curator) -> Panel:
     return Panel(rows.indptr, rows.columns, plan.middle + plan.half * noisy, rows.n_columns, column_ids=ids)
 
 
-def noise_deviation(curator: Curator) -> float:
-    """σ, in the units of the data."""
-    return curator.privacy.half * curator.releases[0].deviation
+def without_noise(curator: Curator, found: RowSpace, measured: Measured) -> Released:
+    """What a fit to noisy values has found, the known noise taken off, and nothing of single columns' rows.
+
+    Means are shrunk by it and held to the bounds, and directions that noise alone might have are dropped: the
+    covariance of d columns, each pair seen N₂ times on average, has eigenvalues up to 2 v √(d/N₂) from noise, v the
+    variance of a noisy value. Counts are replaced by their mean.
+    """
+    plan, rows, d = curator.privacy, curator.rows, curator.rows.n_columns
+    noise = (plan.half * curator.releases[0].deviation) ** 2
+    counts, seen = measured.counts, measured.counts > 0
+    number = float(counts.sum())
+    total = float(counts @ measured.around(found.mean).diagonal) / number
+    mean = found.mean
+    if np.any(mean):  # there are means in the model
+        low = plan.middle - plan.half
+        middle = float(counts @ mean) / number
+        away = shrunk(counts * (mean - middle), counts, counts * total)
+        middle = low + likely(middle - low, float(np.sqrt(total / number)), 2 * plan.half)
+        mean = np.clip(middle + away, low, low + 2 * plan.half)
+    m = rows.row_counts.astype(np.float64)
+    per_pair = float(np.sum(m * (m - 1))) / (d * (d - 1))
+    chance = 2 * total * float(np.sqrt(d / max(per_pair, 1e-300)))
+    factor = np.where(np.sum(found.factor**2, axis=0) > chance, found.factor, 0.0)
+    row_variance = found.row_variance if found.row_variance * d > chance else 0.0
+    typical = float(counts @ np.maximum(measured.around(mean).diagonal - noise, 0.0)) / number
+    explained = np.sum(factor**2, axis=1) + row_variance
+    left = np.maximum(typical - explained, LEAST_NOISE * max(typical, NOISE_FLOOR * plan.half**2))
+    kept = replace(
+        measured,
+        diagonal=np.where(seen, np.maximum(typical, explained) + mean**2, 0.0),
+        means=mean,
+        counts=np.where(seen, float(counts[seen].mean()), 0.0),
+    )
+    return Released(RowSpace(mean, factor, left, found.solve, row_variance), kept, curator.account())

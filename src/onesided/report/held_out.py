@@ -29,8 +29,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from onesided.completion import OneSidedCompletion, with_weights_as_counts
+from onesided.completion import OneSidedCompletion
 from onesided.engines.local import single_blas_thread
+from onesided.estimator import with_weights_as_counts
 from onesided.imputation import BestLinearPredictor
 from onesided.panel import Panel
 from onesided.parts import linked_parts

@@ -26,8 +26,9 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from onesided import __version__
-from onesided.completion import OneSidedCompletion, with_weights_as_counts
+from onesided.completion import OneSidedCompletion
 from onesided.errors import InputError, counted, examples
+from onesided.estimator import with_weights_as_counts
 from onesided.names import Names, read_names
 from onesided.panel import Panel, as_panel
 from onesided.report.bands import SpectrumBands

@@ -66,9 +66,9 @@ def test_a_private_fit_tells_what_it_spent(folder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--epsilon", "1"], "--epsilon without --epsilon and --delta; a private fit needs both"),
-        (["--mechanism", "local"], "--mechanism without --epsilon and --delta"),
-        (["--neighbours", "replace"], "--neighbours without --epsilon and --delta"),
+        (["--epsilon", "1"], "--delta missing: a private fit needs both --epsilon and --delta"),
+        (["--mechanism", "local"], "--epsilon and --delta missing: a private fit needs both"),
+        (["--neighbours", "replace"], "--epsilon and --delta missing: a private fit needs both"),
         (["--epsilon", "1", "--delta", "1e-6", "--max-entries", "6"], "a private fit needs --bounds LOW HIGH"),
         (["--epsilon", "1", "--delta", "1e-6", "--bounds", "1", "5"], "a private fit needs --max-entries"),
         (["--clip-values"], "are for private fits, with --epsilon"),

@@ -123,6 +123,8 @@ def test_what_is_spent_adds_up_to_the_promise(mechanism, neighbours):
     assert account.mu == pytest.approx(plan.mu)
     assert account.spent_delta <= plan.delta
     assert f"({plan.epsilon:g}, {plan.delta:g})-differentially private" in str(account)
+    without = OneSidedCompletion(0, center="columns", privacy=plan).fit(panel).privacy_
+    assert without.mu == pytest.approx(plan.mu)
 
 
 # --- noise -----------------------------------------------------------------------------------------------------------

@@ -422,8 +422,8 @@ class OneSidedCompletion(OneSidedEstimator):
         return self._setting(self.rank_, self.center_, self.diagonal_, self.refinement_ is not None)
 
     def _choose_blend(self, panel: Panel, setting: Setting, seed: int, progress: Progress | None, work: Work) -> Blend:
-        if self.blend is None or (self.blend == "auto" and not enough_rows(panel)):
-            return Blend()
+        if self.blend is None or self.privacy is not None or (self.blend == "auto" and not enough_rows(panel)):
+            return Blend()  # a private model has no panel to measure entries in
         if self.blend != "auto":
             return Blend(float(self.blend))
 

@@ -68,16 +68,14 @@ def made_plan(
     """The plan that options make up; None where there is none."""
     from onesided.privacy import Privacy
 
-    given = {"--epsilon": epsilon, "--delta": delta, "--bounds": bounds or None, "--max-entries": max_entries}
     if epsilon is None or delta is None:
-        said = [name for name, one in given.items() if one is not None]
-        said += [name for name, one in {"--mechanism": mechanism, "--neighbours": neighbours}.items() if one]
-        if said:
-            raise click.UsageError(f"{', '.join(said)} without --epsilon and --delta; a private fit needs both")
+        if any(one is not None for one in (epsilon, delta, bounds or None, max_entries, mechanism, neighbours)):
+            missing = [name for name, one in (("--epsilon", epsilon), ("--delta", delta)) if one is None]
+            raise click.UsageError(f"{' and '.join(missing)} missing: a private fit needs both --epsilon and --delta")
         return None
     if not bounds or max_entries is None:
-        missing = "--bounds LOW HIGH" if not bounds else "--max-entries"
-        raise click.UsageError(f"a private fit needs {missing}: what a row can hold must be known in advance")
+        needed = "--bounds LOW HIGH" if not bounds else "--max-entries"
+        raise click.UsageError(f"a private fit needs {needed}: what a row can hold must be known in advance")
     return Privacy(
         epsilon=epsilon,
         delta=delta,

@@ -5,7 +5,7 @@
 **Neighbours.** Panels with one row more or less; or one row replaced.
 
 **What is asked**, with v ∈ [−1, 1] the values (in units of half the bounds' width) of a row of m ≤ k entries, and
-shares of μ² that are fixed in advance:
+shares of μ² that are fixed in advance (without a factor there is no 3, and 1 and 2 have all of it):
 
 1. Columns, 25%: Σ_u (v, v², 1) in each column. A row's vector has length at most √(3k).
 2. All together, 5%: with e the residuals around the means that follow from 1, within [−2, 2],
@@ -66,9 +66,10 @@ def release_by_gradient(
     curator: Curator, rank: int, center: Center, rng: np.random.Generator, progress: Progress | None = None
 ) -> Released:
     """Fit by noisy passes; ``rng`` is for the start, which is public."""
-    columns = ask_columns(curator)
+    spent = sum(SHARES.values()) - (0.0 if rank else SHARES["passes"])  # without a factor there are no passes
+    columns = ask_columns(curator, SHARES["columns"] / spent)
     means = columns.means()
-    overall = _Overall(curator, means, columns)
+    overall = _Overall(curator, means, columns, SHARES["all together"] / spent)
     row_variance = overall.row_variance if center == "both" else 0.0
     factor = np.zeros((len(means), rank))
     if rank and overall.pairs.sum() > 0:
@@ -79,8 +80,8 @@ def release_by_gradient(
     )
 
 
-def ask_columns(curator: Curator) -> Columns:
-    """Question 1."""
+def ask_columns(curator: Curator, share: float) -> Columns:
+    """Question 1, for a share of μ²."""
 
     def question(rows: Panel) -> Array:
         v, d = rows.values, rows.n_columns
@@ -91,7 +92,7 @@ def ask_columns(curator: Curator) -> Columns:
         question,
         length=float(np.sqrt(3 * curator.most)),
         opposed=False,
-        share=SHARES["columns"],
+        share=share,
         unit=UNIT,
     )
     noise = curator.releases[-1].deviation
@@ -101,7 +102,7 @@ def ask_columns(curator: Curator) -> Columns:
 class _Overall:
     """Question 2, and what follows from it."""
 
-    def __init__(self, curator: Curator, means: Array, columns: Columns) -> None:
+    def __init__(self, curator: Curator, means: Array, columns: Columns, share: float) -> None:
         most = curator.most
 
         def question(rows: Panel) -> Array:
@@ -115,7 +116,7 @@ class _Overall:
             return np.asarray(np.trunc(np.clip(each, -1.0, 1.0) / FINE).sum(axis=1) * FINE)
 
         square, product, rows, pairs = curator.ask(
-            "all together", question, length=2.0, opposed=False, share=SHARES["all together"], unit=FINE
+            "all together", question, length=2.0, opposed=False, share=share, unit=FINE
         )
         noise = curator.releases[-1].deviation
         rows, some = max(rows, noise), max(pairs, noise)

@@ -121,8 +121,10 @@ class _Overall:
         noise = curator.releases[-1].deviation
         rows, some = max(rows, noise), max(pairs, noise)
         self.mean_square = max(likely(4 * square / rows, 4 * noise / rows, 1.0), UNIT)
-        common = 4 * product / some if product > EARNED * noise else 0.0  # what noise alone might be is none
-        self.row_variance = float(np.clip(common, 0.0, MOST_COMMON * self.mean_square))
+        # What noise alone might be is none; and none is claimed where even the largest possible would not stand out.
+        error, most_common = 4 * noise / some, MOST_COMMON * self.mean_square
+        earned = product > EARNED * noise and EARNED * error < most_common
+        self.row_variance = likely(4 * product / some, error, most_common) if earned else 0.0
         # How many pairs each column is in, weighed 1/m, if all rows were of one length; no column with less than noise.
         counts = np.maximum(columns.counts, columns.noise)
         self.pairs = counts * (max(pairs, 0.0) * (most - 1) / max(float(columns.counts.sum()), 1.0))

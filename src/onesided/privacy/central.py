@@ -41,8 +41,7 @@ from onesided.errors import InputError
 from onesided.moments import PairMoments
 from onesided.panel import Panel
 from onesided.privacy.curator import GRID, UNIT, Curator
-from onesided.privacy.gradient import EARNED, MOST_COMMON
-from onesided.privacy.released import Columns, Released, assembled, likely
+from onesided.privacy.released import Columns, Released, assembled, likely, row_effect
 from onesided.row_space import Center, principal_axes
 from onesided.solvers.lbfgs import lbfgs
 from onesided.solvers.result import Progress, SolveResult
@@ -82,11 +81,12 @@ def release_by_pairs(
     around = columns.squares - 2 * means * columns.sums + means**2 * columns.counts
     error = noise * float(np.sqrt(d)) / total  # of the mean square, from noise
     typical = max(likely(float(around.sum()) / total, error, 1.0), UNIT)
-    sums = sums - counts * means[upper[0]] * means[upper[1]]
-    shared = max(float(counts[~own].sum()), 1.0)
-    common = float(sums[~own].sum())
-    earned = center == "both" and common > EARNED * noise * float(np.sqrt(np.count_nonzero(~own)))
-    row_variance = float(np.clip(common / shared, 0.0, MOST_COMMON * typical)) if earned else 0.0
+    product = means[upper[0]] * means[upper[1]]
+    sums = sums - counts * product
+    off_noise = noise * float(np.sqrt(np.sum(1 + product[~own] ** 2)))  # of the sum over all pairs
+    shared = max(float(counts[~own].sum()), off_noise)
+    estimate = float(sums[~own].sum()) / shared
+    row_variance = row_effect(estimate, off_noise / shared, typical) if center == "both" else 0.0
     with single_blas_thread():
         loss = _PairLoss(d, upper, sums, counts, noise, typical, row_variance)
         solve = loss.minimised(rank, rng, progress)

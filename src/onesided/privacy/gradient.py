@@ -49,7 +49,7 @@ from onesided.kernels import clipped
 from onesided.panel import Panel
 from onesided.privacy.curator import UNIT, Curator
 from onesided.privacy.plan import Privacy
-from onesided.privacy.released import Columns, Released, assembled, likely
+from onesided.privacy.released import EARNED, Columns, Released, assembled, likely, row_effect
 from onesided.row_space import Center, principal_axes
 from onesided.solvers.result import Progress, SolveResult
 
@@ -58,8 +58,6 @@ Array = npt.NDArray[Any]
 SHARES = {"columns": 0.25, "all together": 0.05, "passes": 0.7}
 FINE = 2.0**-24  # of the largest length: the unit of contributions that are not multiples of UNIT
 CLIP, LEAST_CLIP, MOST_CLIP = 0.23, 0.5, 8.0
-EARNED = 2.0  # standard errors that a direction, or the row effect, must stand out by
-MOST_COMMON = 0.9  # of the mean square: the row effect is not all there is
 
 
 def release_by_gradient(
@@ -121,10 +119,7 @@ class _Overall:
         noise = curator.releases[-1].deviation
         rows, some = max(rows, noise), max(pairs, noise)
         self.mean_square = max(likely(4 * square / rows, 4 * noise / rows, 1.0), UNIT)
-        # What noise alone might be is none; and none is claimed where even the largest possible would not stand out.
-        error, most_common = 4 * noise / some, MOST_COMMON * self.mean_square
-        earned = product > EARNED * noise and EARNED * error < most_common
-        self.row_variance = likely(4 * product / some, error, most_common) if earned else 0.0
+        self.row_variance = row_effect(4 * product / some, 4 * noise / some, self.mean_square)
         # How many pairs each column is in, weighed 1/m, if all rows were of one length; no column with less than noise.
         counts = np.maximum(columns.counts, columns.noise)
         self.pairs = counts * (max(pairs, 0.0) * (most - 1) / max(float(columns.counts.sum()), 1.0))

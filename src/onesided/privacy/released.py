@@ -18,6 +18,8 @@ from onesided.solvers.result import SolveResult
 Array = npt.NDArray[Any]
 
 LEAST_NOISE = 0.1  # of that of all columns: a column's own, being noisy, may not say less
+EARNED = 2.0  # standard errors that a direction, or the row effect, must stand out by
+MOST_COMMON = 0.9  # of the mean square: the row effect is not all there is
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +88,18 @@ def likely(estimate: float, error: float, most: float) -> float:
     if low > 30 or high < -30:  # far outside: at the nearer end, but for the noise
         return min(error / max(low, 1.0), most / 2) if low > 0 else max(most - error / max(-high, 1.0), most / 2)
     return float(np.clip(truncnorm.mean(low, high, estimate, error), 0.0, most))
+
+
+def row_effect(estimate: float, error: float, mean_square: float) -> float:
+    """τ², the variance of the row effect, given a noisy estimate of it; none unless it stands out from the noise.
+
+    Nor is any claimed where even the largest possible would not stand out: there an estimate that does is the noise's.
+
+    >>> round(row_effect(0.2, 0.01, 1.0), 6), row_effect(0.015, 0.01, 1.0), row_effect(3.0, 1.0, 1.0)
+    (0.2, 0.0, 0.0)
+    """
+    most = MOST_COMMON * mean_square
+    return likely(estimate, error, most) if EARNED * error < min(estimate, most) else 0.0
 
 
 def assembled(

@@ -14,7 +14,7 @@ from onesided.cli.console import bar, json_option, print_result
 @click.command()
 @click.argument("names", nargs=-1, metavar="NAME...")
 @click.option("--list", "listed", is_flag=True, help="Name every table, figure and claim, and end.")
-@click.option("--quick", is_flag=True, help="Small panels and few seeds: minutes instead of hours.")
+@click.option("--quick", is_flag=True, help="Small panels and few seeds; those of --data stay whole.")
 @click.option(
     "--data",
     type=click.Path(exists=True, file_okay=False),

@@ -611,7 +611,8 @@ def test_the_model_is_held_against_column_means():
         model=(pair_errors.PairError(3, 9, 40, 0.04, 0.03, 0.05),),
         means=(pair_errors.PairError(3, 9, 40, None, None, 0.03),),
     )
-    for gain, said in ((0, "which is better cannot be told"), (-1, "the model is worse"), (1, "the model is better")):
+    unknown, worse, better = "which is better cannot be told", "the model is worse", "the model is better"
+    for gain, said in ((0, unknown), (-1, f"pair by pair {worse}"), (1, f"pair by pair {better}")):
         reading = (
             f"Where 3 to 9 fitted rows have a pair, the model's T is off by 4%, column means by at most 3%: {said}."
         )

@@ -121,8 +121,12 @@ def _reading(one: PairError, means: PairError, gain: int, *, again: bool = False
 
     rows = "no fitted row has" if one.most == 0 else f"{one.rows} fitted rows have"
     where = f"{'where' if again else 'Where'} {rows} a pair"
-    told = {1: "the model is better", -1: "the model is worse", 0: "which is better cannot be told"}[gain]
-    return f"{where}, the model's T is off by {off(one)}, column means by {off(means)}: {told}"
+    told = {
+        1: "pair by pair the model is better",
+        -1: "pair by pair the model is worse",
+        0: "which is better cannot be told",
+    }
+    return f"{where}, the model's T is off by {off(one)}, column means by {off(means)}: {told[gain]}"
 
 
 def _short(one: PairError) -> str:

@@ -32,6 +32,15 @@ def _variables(colours: dict[str, str]) -> str:
     return "".join(f"--{name}:{colour};" for name, colour in colours.items())
 
 
+# Where a table goes on beyond the edge of what scrolls, the edge is shaded: covers that move with the table hide the
+# shades, which do not, at its ends.
+_SHADED = (
+    "background:linear-gradient(90deg,var(--ground) 40%,transparent) 0 0/2rem 100% no-repeat local,"
+    "linear-gradient(270deg,var(--ground) 40%,transparent) 100% 0/2rem 100% no-repeat local,"
+    "linear-gradient(90deg,var(--hair),transparent) 0 0/.8rem 100% no-repeat,"
+    "linear-gradient(270deg,var(--hair),transparent) 100% 0/.8rem 100% no-repeat"
+)
+
 CSS = f"""
 .onesided{{{_variables(LIGHT)}color-scheme:light}}
 @media (prefers-color-scheme:dark){{.onesided{{{_variables(DARK)}color-scheme:dark}}}}
@@ -60,7 +69,7 @@ gap:1.25rem 2.5rem}}
 .onesided figure svg{{display:block;width:100%;height:auto;color:var(--ink)}}
 .onesided svg *{{stroke-linejoin:round;stroke-linecap:butt}}
 .onesided figcaption{{font-size:.92rem;margin-top:.35rem}}
-.onesided .wide{{overflow-x:auto;max-width:100%;margin:0 0 .6rem}}
+.onesided .wide{{overflow-x:auto;max-width:100%;margin:0 0 .6rem;{_SHADED}}}
 .onesided table{{border-collapse:collapse;font-size:.95rem;font-variant-numeric:tabular-nums}}
 .onesided p.caption{{color:var(--muted);font-size:.92rem;margin:.6rem 0 .2rem}}
 .onesided th,.onesided td{{padding:.3rem 1.1rem .3rem 0;border-bottom:1px solid var(--hair);text-align:left;

@@ -24,9 +24,10 @@ def data() -> None:
 @data.command("list")
 @json_option
 def list_datasets(as_json: bool) -> None:
-    """List the datasets that onesided.datasets.load() knows: name, shape, entries, licence and page.
+    """List the datasets that can be loaded by name.
 
-    Where the shape is that of whatever file is given, there is none here.
+    Each with its shape, entries, licence and page; in Python, onesided.datasets.load() takes the name. Where the shape
+    is that of whatever file is given, there is none here.
 
     \b
     Example:

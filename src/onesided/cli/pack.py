@@ -25,7 +25,7 @@ from onesided.cli.console import EXISTING_FILE, bar, json_option, print_result, 
 @table_options
 @json_option
 def pack(tables: tuple[str, ...], output: str, memory: int, as_json: bool, **reading: Any) -> None:
-    """Pack TABLES, together larger than memory, into a panel on the disk.
+    """Pack tables larger than memory into one panel on the disk.
 
     TABLES are as for fit; their lines may come in any order, and a row id in several tables is one row. The panel
     is a folder, which other commands take in the place of a table and do not read into memory. While it is made,

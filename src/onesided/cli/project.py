@@ -17,7 +17,7 @@ from onesided.cli.impute import ENDINGS, align, all_values, write_values
 @table_options
 @json_option
 def project(space: str, entries: str, output: str | None, as_json: bool, **reading: Any) -> None:
-    """Place your own ROW in a published row SPACE, here: nothing is sent anywhere.
+    """Place your own ROW in a published SPACE: nothing is sent.
 
     SPACE is a model file, as whoever collected the data has published it. ROW is a table with what you know of
     yourself: lines of your id, a column id and a value, in any format that "onesided fit" reads. Entries in columns

@@ -42,7 +42,7 @@ def recommend(
     as_json: bool,
     **reading: Any,
 ) -> None:
-    """List the columns that a row has not, and would have the highest values in.
+    """List the best columns among those a row does not have yet.
 
     Without TABLE the row is one of those that the MODEL was fitted to. A TABLE, in any format that "onesided fit"
     reads, holds what is known of other rows; they need not have been there when the model was fitted. Listed are the

@@ -55,7 +55,7 @@ ENDINGS = (".html", ".htm")
 def report(
     model: str, output: str, panel: str | None, names_table: str | None, seed: int, as_json: bool, **reading: Any
 ) -> None:
-    """Write a page on MODEL: what was observed, what was found, how good it is, how it was made.
+    """Write a page on MODEL: what was found, how good it is.
 
     The page is one HTML file that needs no other: no scripts, nothing from the network. How good the model is, is told
     by rows held out from a fit with the same setting. The options on rows, columns and values are about the table of

@@ -30,7 +30,9 @@ from onesided.cli.console import bar, json_option, print_result
 def reproduce(
     names: tuple[str, ...], listed: bool, quick: bool, data: str | None, output: str | None, as_json: bool
 ) -> None:
-    """Measure tables and figures of the paper again: NAME as listed by --list, several, or all.
+    """Measure the tables and figures of the paper again.
+
+    NAME is one of those that --list names, or several, or all.
 
     Each writes what was measured as JSON (settings, seeds, versions, seconds, numbers), as a table in Markdown and as
     a picture, and says of every claim whether it holds. A run that was stopped goes on where it was.

@@ -15,12 +15,13 @@ from onesided.cli.naming import labelled, named, names_option, print_table
 @names_option
 @json_option
 def similar(model: str, column: str, number: int, names_table: str | None, as_json: bool) -> None:
-    """List the columns that go together with COLUMN in a fitted MODEL.
+    """List the columns that go together with COLUMN.
 
-    COLUMN is an id or, with --names, a name or a part of one. Columns are listed by the correlation of their entries in
-    the same row, beyond what means and the level of the row explain: 1 where knowing one tells the other, 0 where it
-    tells nothing. The standard error says how far it may be off; "rows" is how many rows have both columns, by their
-    weights. Few common rows need not matter where other columns link the two, at least as many as the rank.
+    MODEL is a fitted one; COLUMN is an id or, with --names, a name or a part of one. Columns are listed by the
+    correlation of their entries in the same row, beyond what means and the level of the row explain: 1 where knowing
+    one tells the other, 0 where it tells nothing. The standard error says how far it may be off; "rows" is how many
+    rows have both columns, by their weights. Few common rows need not matter where other columns link the two, at
+    least as many as the rank.
 
     \b
     Example:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -63,6 +65,23 @@ def test_a_private_fit_tells_what_it_spent(folder):
     assert not {"rows", "entries", "seconds"} & set(told)  # exact numbers are not released
 
 
+def test_listed_columns_are_read_as_the_table_has_them(tmp_path):
+    """Numbers in a file are ids of a table that has numbers, and of one that has strings."""
+    rng = np.random.default_rng(0)
+    columns = np.concatenate([rng.choice(6, 3, replace=False) for _ in range(200)])
+    listed, model = tmp_path / "columns.txt", tmp_path / "model.onesided"
+    listed.write_text("".join(f"{j}\n" for j in range(8)), encoding="utf-8")
+    for kind in (pa.int64(), pa.string()):
+        ids = pa.array(columns).cast(kind)
+        pq.write_table(
+            pa.table({"user": np.repeat(np.arange(200), 3), "item": ids, "rating": rng.uniform(1, 5, 600)}),
+            tmp_path / "ratings.parquet",
+        )
+        fitted = invoke("fit", tmp_path / "ratings.parquet", "-o", model, "--rank", "1", "--columns", listed, *PLAN)
+        assert fitted.exit_code == 0, fitted.output
+        assert list(map(str, OneSidedCompletion.load(model).column_ids_)) == [str(j) for j in range(8)]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -72,7 +91,7 @@ def test_a_private_fit_tells_what_it_spent(folder):
         (["--epsilon", "1", "--delta", "1e-6", "--max-entries", "6"], "a private fit needs --bounds LOW HIGH"),
         (["--epsilon", "1", "--delta", "1e-6", "--bounds", "1", "5"], "a private fit needs --max-entries"),
         (["--clip-values"], "are for private fits, with --epsilon"),
-        ([*PLAN], "or pass --columns public if that is no secret"),
+        ([*PLAN], "list all columns in advance as --columns FILE, or pass --columns public if that is no secret"),
         ([*PLAN, "--columns", "public", "--rank", "auto"], 'rank="auto" tries many ranks'),
         ([*PLAN, "--columns", "nowhere.txt"], "cannot read the columns from nowhere.txt"),
         ([*PLAN[:2], "--delta", "0.01", *PLAN[4:], "--columns", "public"], "choose a smaller δ, or pass --any-delta"),
@@ -97,7 +116,7 @@ def test_the_price_is_told_before_any_data_is_read():
     assert "noise on each value: 75.6" in result.stdout
     assert "at ε = 1 and 20 entries per row nothing but means is to be expected" in result.stdout
     assert result.stdout.index("gradient") < result.stdout.index("central") < result.stdout.index("local")
-    one = invoke("privacy", *PLAN, *SIZE, "--mechanism", "gradient", "--json")
+    one = invoke("privacy", *PLAN, *SIZE, "--delta", "1e-7", "--mechanism", "gradient", "--json")
     told = json.loads(one.stdout)
     assert set(told) == {"gradient"}
     assert told["gradient"]["spent_on"] == {"columns": 0.25, "all together": 0.05, "passes": 0.7}
@@ -109,6 +128,7 @@ def test_the_price_is_told_before_any_data_is_read():
         ([*SIZE], "a plan needs --epsilon and --delta"),
         ([*PLAN, "--rows", "100", "--columns", "9000", "--mechanism", "central"], "at most 5,000 columns"),
         ([*PLAN], "Missing option '--rows'"),
+        ([*PLAN, *SIZE], "delta=1e-05 with 900,000 rows: at 1/900,000 or more"),
     ],
 )
 def test_a_plan_that_cannot_be_priced_is_refused(options, message):

@@ -7,6 +7,7 @@ import re
 import struct
 import zipfile
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
+from scipy.sparse import coo_array
 from scipy.stats import kstest, norm
 from sklearn.base import clone
 
@@ -432,6 +434,54 @@ def test_too_little_data_gives_means_and_no_nonsense():
         assert np.sqrt(np.mean((model.impute(panel)) ** 2)) < 1.0
 
 
+@pytest.mark.usefixtures("seeded_noise")
+@pytest.mark.parametrize("rank", [1, 5, 10, 20])
+def test_noise_is_not_taken_for_directions(rank):
+    """Of many directions the largest that noise makes is far above what one alone would be."""
+    rng = np.random.default_rng(0)
+    dense = np.full((2000, 60), np.nan)
+    for row in dense:
+        row[rng.choice(60, 6, replace=False)] = rng.uniform(-1, 1, 6)
+    claimed = [
+        np.sum(
+            OneSidedCompletion(rank, center="columns", privacy=replace(PLAN, epsilon=epsilon)).fit(dense).factor_ ** 2
+        )
+        for epsilon in (0.3, 1.0)
+        for _ in range(10)
+    ]
+    assert np.mean(claimed) < 0.02 * 60 / 3  # of the variance of all columns
+
+
+@pytest.mark.usefixtures("seeded_noise")
+@pytest.mark.parametrize("mechanism", ["gradient", "central", "local"])
+@pytest.mark.parametrize(("n", "d", "rank", "epsilon"), [(300, 30, 5, 0.1), (1000, 50, 10, 1.0), (30, 80, 3, 5.0)])
+def test_no_variance_is_beyond_what_the_bounds_allow(mechanism, n, d, rank, epsilon):
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((n, d)) < 6 / d, rng.uniform(1, 5, (n, d)), np.nan)
+    plan = replace(PLAN, epsilon=epsilon, bounds=(1.0, 5.0), max_entries=20, mechanism=mechanism)
+    for _ in range(5):
+        model = OneSidedCompletion(rank, refine="none", privacy=plan).fit(dense)
+        assert np.all(np.diag(model.covariance_.to_dense()) <= 4.0 + 1e-9)
+        _, deviations = model.impute(dense[:5], return_std=True)
+        assert np.all(deviations <= 2.0 * np.sqrt(2.0))  # the variance, and that of noise
+
+
+@pytest.mark.usefixtures("seeded_noise")
+def test_values_with_noise_have_the_variance_they_had_without():
+    """Where the noise on values is far above it, what is left is what is likely, and not the noise's own spread."""
+    rng = np.random.default_rng(0)
+    dense = np.full((10_000, 50), np.nan)
+    for row in dense:
+        row[rng.choice(50, 10, replace=False)] = rng.uniform(1, 5, 10)
+    plan = replace(PLAN, bounds=(1.0, 5.0), max_entries=10, mechanism="local")
+    noisy, less = (
+        OneSidedCompletion(0, center="columns", privacy=replace(plan, epsilon=epsilon)).fit(dense).noise_variance_
+        for epsilon in (1.0, 20.0)
+    )
+    assert np.mean(noisy) < 4.0  # of which no more is known than that
+    assert np.mean(less) == pytest.approx(16 / 12, rel=0.2)
+
+
 @pytest.mark.parametrize("mechanism", ["gradient", "central"])
 @pytest.mark.usefixtures("seeded_noise")
 def test_rank_zero_is_means_alone(mechanism):
@@ -524,6 +574,18 @@ def test_the_local_mechanism_may_choose():
     assert model.selection_ is not None
 
 
+def test_how_many_columns_there_are_is_not_learnt_from_sparse_rows():
+    """A matrix without a shape has as many columns as its rows need; a plan may say how many there are."""
+    panel, _, _ = made_panel(2000)
+    rows = np.repeat(np.arange(2000), panel.row_counts)
+    wide = coo_array((panel.values, (rows, panel.columns))).tocsr()
+    narrow = wide[:, :20]
+    shapes = [fit_with(one, replace(PLAN, columns=range(40))).factor_.shape for one in (wide, narrow)]
+    assert shapes == [(40, 1), (40, 1)]
+    with pytest.raises(InputError, match=re.escape("pass columns=range(d) for d columns in all")):
+        fit_with(wide, replace(PLAN, columns=range(20)))
+
+
 def test_columns_of_the_plan_need_not_occur():
     panel, _, _ = made_panel(5000)
     listed = [f"c{j}" for j in range(33)]
@@ -563,6 +625,8 @@ def test_columns_of_the_plan_need_not_occur():
         ({"columns": 5}, "columns=5: expected a list of all column ids"),
         ({"columns": "secret"}, "columns='secret' is not an option"),
         ({"columns": ["a", "b", "a"]}, "columns lists an id twice"),
+        ({"any_delta": "no"}, "any_delta='no': expected True or False"),
+        ({"clip_values": None}, "clip_values=None: expected True or False"),
         ({"passes": 0}, "passes=0: expected a whole number of at least 1"),
         ({"mechanism": "exact"}, "mechanism='exact' is not an option"),
         ({"neighbours": "all"}, "neighbours='all' is not an option"),
@@ -572,6 +636,11 @@ def test_columns_of_the_plan_need_not_occur():
 def test_bad_plans_are_refused(changed, message):
     with pytest.raises(InputError, match=re.escape(message)):
         replace(PLAN, **changed)
+
+
+def test_numbers_of_any_kind_make_a_plan():
+    plan = replace(PLAN, epsilon=Fraction(1, 2), delta=Fraction(1, 10**6), bounds=np.array([-1, 1], np.float16))
+    assert plan == replace(PLAN, epsilon=0.5)
 
 
 def fit_with(panel, plan=PLAN, **settings):
@@ -620,8 +689,22 @@ def test_other_refusals(tmp_path):
         fit_with(panel).bootstrap()
     with pytest.raises(InputError, match="at most 5,000 columns"):
         check_columns(MOST_COLUMNS + 1)
+    many = Panel(panel.indptr, panel.columns, panel.values, 200_000)  # whose pairs no memory would hold
+    with pytest.raises(InputError, match="200,000 columns have 20,000,100,000; it takes at most 5,000 columns"):
+        fit_with(many, replace(PLAN, mechanism="central"))
+    with pytest.raises(InputError, match="the plan lists integers as column ids, and the rows have strings"):
+        fit_with(named, replace(PLAN, columns=range(30)))
+    with pytest.raises(InputError, match="600,000,000 rows: sums are exact below 536,870,912"):
+        replace(PLAN, delta=1e-10).check_rows(600_000_000)
+    opened = OneSidedCompletion(1, random_state=0).fit(panel).set_params(privacy=PLAN)
+    with pytest.raises(InputError, match="fitted before it was given its privacy plan"):
+        opened.save(tmp_path / "open.onesided")
     with pytest.raises(InputError, match="rows=1: expected at least 2"):
         forecast(PLAN, 1, 10)
+    with pytest.raises(InputError, match="rows=nan: expected at least 2"):
+        forecast(PLAN, np.nan, 10)
+    with pytest.raises(InputError, match="at 1/10,000,000 or more"):
+        forecast(PLAN, 10_000_000, 10)
     with pytest.raises(InputError, match="expected at least two in a row"):
         forecast(PLAN, 10, 10, entries=1)
     with pytest.raises(InputError, match=r"expected ε from 0\.001 to 10000"):
@@ -635,6 +718,10 @@ def test_other_refusals(tmp_path):
             audit(replace(PLAN, epsilon=6.0, delta=1e-3), (panel, panel), runs=few)
     with pytest.raises(InputError, match="must have the same columns and at most 2 entries in a row"):
         audit(replace(PLAN, max_entries=2), (panel, panel))
+    with pytest.raises(InputError, match="the panels have one column"):
+        audit(PLAN, (Panel.from_dense([[0.5]]), Panel.from_dense([[-0.5]])))
+    with pytest.raises(InputError, match="protects values alone: give panels of the same pattern"):
+        audit(replace(PLAN, mechanism="local"), (Panel.from_dense([[0.5, np.nan]]), Panel.from_dense([[0.5, 0.5]])))
 
 
 # --- the paper's calibration -----------------------------------------------------------------------------------------

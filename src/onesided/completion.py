@@ -638,6 +638,11 @@ class OneSidedCompletion(OneSidedEstimator):
         return plain | {"privacy": Privacy(**(plan | {"bounds": tuple(plan["bounds"])}))}
 
     def _fitted_settings(self) -> dict[str, Any]:
+        if self.privacy is not None and self.privacy_ is None:
+            raise InputError(
+                "the model was fitted before it was given its privacy plan, and holds the rows as they are: fit it "
+                "again, or pass privacy=None to set_params"
+            )
         chosen = {name: getattr(self, f"{name}_") for name in ("rank", "center", "diagonal", "row_variance")}
         chosen["refinement"] = None if self.refinement_ is None else asdict(self.refinement_)
         counts = {"blend": self.blend_, "mean_blend": self.mean_blend_, "row_pull": self.row_noise_.pull}

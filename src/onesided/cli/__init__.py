@@ -34,6 +34,7 @@ class _Refusal(click.ClickException):
 
     def __init__(self, error: InputError) -> None:
         text = re.sub(r'(?<= )([a-z_]+)=((?:(?:, | or )?"\w+")+|$)', _as_option, str(error))
+        text = text.replace("columns=[…]", "--columns FILE")
         super().__init__(re.sub(r"(?<= )([a-z_]+)=True", lambda flag: f"--{flag[1].replace('_', '-')}", text))
 
 

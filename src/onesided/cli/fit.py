@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,10 @@ from onesided.cli.plan import made_plan, mechanism_option, plan_options
 from onesided.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from onesided.completion import OneSidedCompletion
+    from onesided.privacy import Privacy
 
 READING = ("row", "column", "value", "duplicates", "non_finite")
 
@@ -82,7 +86,6 @@ def _rank(context: click.Context, parameter: click.Parameter, given: Any) -> int
     help="All columns there can be, one id to a line of a file; or the word public, if which occur is no secret.",
 )
 @click.option("--clip-values", is_flag=True, help="Move values outside the bounds to them, rather than refuse them.")
-@click.option("--any-delta", is_flag=True, help="Allow a δ of one in all rows or more.")
 @table_options
 @json_option
 def fit(
@@ -134,6 +137,8 @@ def fit(
     if plan is None and (columns or others["clip_values"] or others["any_delta"]):
         raise click.UsageError("--columns, --clip-values and --any-delta are for private fits, with --epsilon")
     panel, left_out = read_panel(table, **reading)
+    if plan is not None and panel.has_column_ids:
+        plan = _as_in(plan, panel.column_ids)
     began = perf_counter()
     model = OneSidedCompletion(
         rank, center=center, diagonal=diagonal, refine=refine, max_passes=max_passes, random_state=seed, privacy=plan
@@ -184,8 +189,16 @@ def _listed(columns: str | None) -> Any:
         ids = [line.strip() for line in Path(columns).read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the columns from {columns}: {error}; expected one id to a line") from error
-    whole = all(one.removeprefix("-").isdecimal() and str(int(one)) == one for one in ids)
-    return [int(one) for one in ids] if whole else ids
+    return ids
+
+
+def _as_in(plan: Privacy, ids: npt.NDArray[Any]) -> Privacy:
+    """The plan with its list of columns as whole numbers, where the table's ids are such."""
+    listed = plan.columns
+    if not isinstance(listed, tuple) or ids.dtype.kind not in "iu":
+        return plan
+    whole = all(one.removeprefix("-").isdecimal() and str(int(one)) == one for one in listed)
+    return replace(plan, columns=[int(one) for one in listed]) if whole else plan
 
 
 def _released(model: OneSidedCompletion, output: str) -> dict[str, Any]:

@@ -41,6 +41,7 @@ def plan_options(command: Command) -> Command:
                 help="What must not be told: whether a row is there (add-remove, unless said otherwise), or what it "
                 "holds instead of another.",
             ),
+            click.option("--any-delta", is_flag=True, help="Allow a δ of one in all rows or more."),
         )
     ):
         command = option(command)

@@ -106,6 +106,14 @@ def audit(
             f"runs={runs}: even if all decisions were right, that would show no more than μ = {most_told:.3g}, and "
             f"{privacy.mu:.3g} is claimed; make more runs, or audit a smaller ε"
         )
+    if panels[0].n_columns < 2:
+        raise InputError("the panels have one column: a private fit needs two, as pairs are what is learnt from")
+    same = all(np.array_equal(getattr(panels[0], name), getattr(panels[1], name)) for name in ("indptr", "columns"))
+    if privacy.mechanism == "local" and not same:
+        raise InputError(
+            "the panels differ in which entries they have, and the local mechanism protects values alone: give panels "
+            "of the same pattern"
+        )
     if panels[0].n_columns != panels[1].n_columns or any(np.any(one.row_counts > privacy.most) for one in panels):
         raise InputError(
             f"the panels to tell apart must have the same columns and at most {privacy.most} entries in a row: which "

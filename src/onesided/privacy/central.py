@@ -71,8 +71,8 @@ def release_by_pairs(
 ) -> Released:
     """Fit to noisy pair moments; ``rng`` is for the eigensolver's start."""
     d = curator.rows.n_columns
-    upper = np.triu_indices(d)
     sums, counts, first = ask_pairs(curator)
+    upper = np.triu_indices(d)
     noise, first_noise = (one.deviation for one in curator.releases)
     own = upper[0] == upper[1]
     columns = Columns(first, sums[own], counts[own], sum_noise=first_noise, noise=noise)
@@ -90,8 +90,7 @@ def release_by_pairs(
     with single_blas_thread():
         loss = _PairLoss(d, upper, sums, counts, noise, typical, row_variance)
         solve = loss.minimised(rank, rng, progress)
-    factor = principal_axes(solve.factor)
-    return assembled(curator.privacy, curator.account(), columns, means, typical, factor, row_variance, solve)
+    return assembled(curator.privacy, curator.account(), columns, means, typical, solve.factor, row_variance, solve)
 
 
 def ask_pairs(curator: Curator) -> tuple[Array, Array, Array]:

@@ -80,8 +80,9 @@ def forecast(privacy: Privacy, rows: int, columns: int, *, rank: int = 5, entrie
     """
     entries = float(privacy.most if entries is None else min(entries, privacy.most))
     for name, given, least in (("rows", rows, 2), ("columns", columns, 2), ("rank", rank, 1)):
-        if given < least:
+        if not least <= given < np.inf:
             raise InputError(f"{name}={given}: expected at least {least}")
+    privacy.check_rows(int(rows))
     if not entries >= 2:
         raise InputError(f"entries={entries:g}: expected at least two in a row, as pairs are what is learnt from")
     if privacy.mechanism == "central":

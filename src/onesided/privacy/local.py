@@ -24,8 +24,8 @@ import numpy as np
 
 from onesided.panel import Panel
 from onesided.privacy.curator import GRID, Curator
-from onesided.privacy.released import LEAST_NOISE, Released, likely, shrunk
-from onesided.row_space import NOISE_FLOOR, RowSpace
+from onesided.privacy.released import LEAST_NOISE, MOST_COMMON, Released, likely, possible, shrunk
+from onesided.row_space import NOISE_FLOOR, RowSpace, principal_axes
 from onesided.second_moment import Measured
 
 
@@ -50,7 +50,8 @@ def without_noise(curator: Curator, found: RowSpace, measured: Measured) -> Rele
 
     Means are shrunk by it and held to the bounds, and directions that noise alone might have are dropped: the
     covariance of d columns, each pair seen N₂ times on average, has eigenvalues up to 2 v √(d/N₂) from noise, v the
-    variance of a noisy value. Counts are replaced by their mean.
+    variance of a noisy value. The variance of values is one for all columns, what is likely after σ² was taken off, and
+    no column has more than the bounds allow. Counts are replaced by their mean.
     """
     plan, rows, d = curator.privacy, curator.rows, curator.rows.n_columns
     noise = (plan.half * curator.releases[0].deviation) ** 2
@@ -67,9 +68,12 @@ def without_noise(curator: Curator, found: RowSpace, measured: Measured) -> Rele
     m = rows.row_counts.astype(np.float64)
     per_pair = float(np.sum(m * (m - 1))) / (d * (d - 1))
     chance = 2 * total * float(np.sqrt(d / max(per_pair, 1e-300)))
-    factor = np.where(np.sum(found.factor**2, axis=0) > chance, found.factor, 0.0)
     row_variance = found.row_variance if found.row_variance * d > chance else 0.0
-    typical = float(counts @ np.maximum(measured.around(mean).diagonal - noise, 0.0)) / number
+    row_variance = min(row_variance, MOST_COMMON * plan.half**2)
+    factor = np.where(np.sum(found.factor**2, axis=0) > chance, found.factor, 0.0)
+    factor = principal_axes(possible(factor, plan.half**2 - row_variance))
+    pooled = float(counts @ measured.around(mean).diagonal) / number
+    typical = likely(pooled - noise, pooled * float(np.sqrt(2 / number)), plan.half**2)
     explained = np.sum(factor**2, axis=1) + row_variance
     left = np.maximum(typical - explained, LEAST_NOISE * max(typical, NOISE_FLOOR * plan.half**2))
     kept = replace(

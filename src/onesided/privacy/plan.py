@@ -13,7 +13,10 @@ values outside the bounds, without ``clip_values``       3 values lie outside th
 rows of unequal weight                                   rows have weights from 0.5 to 2 …
 a panel with column ids, without ``columns``             which columns occur was learnt from the rows …
 columns of the panel that ``columns`` does not list      2 column ids unknown to the plan …
+column ids of another kind than ``columns``              the plan lists strings as column ids, and the rows …
 ``columns`` of another number than an array has          the plan lists 3 columns, and the rows have 30 …
+``clip_values`` or ``any_delta`` not True or False       any_delta='no': expected True or False
+2²⁹ rows or more                                         600,000,000 rows: sums are exact below 536,870,912 …
 =======================================================  ==========================================================
 """
 
@@ -28,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.errors import InputError, check_choice, counted, examples
-from onesided.ids import as_ids, find_ids
+from onesided.ids import as_ids, find_ids, id_kind
 from onesided.panel import Panel
 from onesided.privacy.accounting import DELTAS, EPSILONS, gaussian_mu
 
@@ -40,6 +43,7 @@ MECHANISMS: tuple[Mechanism, ...] = ("gradient", "central", "local")
 PASSES = 5
 LARGEST = 1e70  # of a bound: its square and fourth power are numbers
 NARROWEST = 1e-9  # of the larger bound: values between narrower ones are hardly told apart
+MOST_ROWS = 2**29  # of which sums of numbers up to one, in units of 2⁻²⁴, are exact in double precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +69,9 @@ class Privacy:
         Which panels count as neighbours, with "gradient" and "central". Replacing needs more noise.
     columns : sequence of ids or "public", optional
         All columns there are, known in advance. Needed where column ids come from a table, as then a column that one
-        person alone has would show; "public" says that which columns occur is no secret.
+        person alone has would show; "public" says that which columns occur is no secret. Of arrays, whose columns have
+        no ids, the number is taken as known: where it was learnt from the rows, as by ``scipy.sparse.csr_array`` when
+        it is given no shape, pass ``range(d)`` for d columns.
     clip_values : bool, default False
         Whether values outside the bounds are moved to them, rather than refused.
     any_delta : bool, default False
@@ -93,8 +99,8 @@ class Privacy:
     def __post_init__(self) -> None:
         check_choice("mechanism", self.mechanism, MECHANISMS)
         check_choice("neighbours", self.neighbours, ("add-remove", "replace"))
-        _check_between("epsilon", self.epsilon, *EPSILONS, "usually from 0.1 to 10")
-        _check_between("delta", self.delta, *DELTAS, "less than one in all rows")
+        object.__setattr__(self, "epsilon", _checked("epsilon", self.epsilon, *EPSILONS, "usually from 0.1 to 10"))
+        object.__setattr__(self, "delta", _checked("delta", self.delta, *DELTAS, "less than one in all rows"))
         if self.delta == 1:
             raise InputError(f"delta={self.delta!r}: expected a number below 1, less than one in all rows")
         if self.bounds is None:
@@ -111,6 +117,9 @@ class Privacy:
         object.__setattr__(self, "bounds", _checked_bounds(self.bounds))
         object.__setattr__(self, "max_entries", _checked_whole("max_entries", self.max_entries, 2))
         object.__setattr__(self, "passes", _checked_whole("passes", self.passes, 1))
+        for name in ("clip_values", "any_delta"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise InputError(f"{name}={getattr(self, name)!r}: expected True or False")
         if isinstance(self.columns, str):
             check_choice("columns", self.columns, ("public",))
         elif self.columns is not None:
@@ -146,14 +155,19 @@ class Privacy:
         assert self.bounds is not None
         return float(self.bounds[0]), float(self.bounds[1])
 
-    def admit(self, panel: Panel) -> Panel:
-        """The panel over the columns of the plan with values within the bounds, or a refusal."""
-        n = panel.n_rows
+    def check_rows(self, n: int) -> None:
+        """Refuse a δ that promises nothing to so many rows, and more rows than sums are exact for."""
         if self.delta >= 1 / n and not self.any_delta:
             raise InputError(
                 f"delta={self.delta:g} with {counted(n, 'row')}: at 1/{n:,} or more, publishing one row whole would "
                 "be allowed; choose a smaller δ, or pass any_delta=True"
             )
+        if n >= MOST_ROWS:
+            raise InputError(f"{n:,} rows: sums are exact below {MOST_ROWS:,}; fit to fewer, drawn at random")
+
+    def admit(self, panel: Panel) -> Panel:
+        """The panel over the columns of the plan with values within the bounds, or a refusal."""
+        self.check_rows(panel.n_rows)
         weights = panel.row_weights
         if len(weights) and not np.all(weights == 1):
             raise InputError(
@@ -181,13 +195,13 @@ class Privacy:
             check_choice("columns", self.columns, ("public",))
             return panel
         listed = as_ids(self.columns, "columns")
-        if not panel.has_column_ids and len(listed) != panel.n_columns:
-            raise InputError(
-                f"the plan lists {len(listed):,} columns, and the rows have {panel.n_columns:,} without ids to match "
-                "them by; leave columns out where rows are arrays, whose columns are known in advance"
-            )
         if not panel.has_column_ids:
-            return Panel(panel.indptr, panel.columns, panel.values, panel.n_columns, column_ids=listed)
+            return _with_columns(panel, listed)
+        if id_kind(listed) != id_kind(panel.column_ids):
+            raise InputError(
+                f"the plan lists {id_kind(listed)} as column ids, and the rows have {id_kind(panel.column_ids)}: they "
+                "cannot be matched; list them as they are in the rows"
+            )
         known = find_ids(listed, panel.column_ids)[1] | (panel.column_counts == 0)
         if not known.all():
             strangers = panel.column_ids[~known]
@@ -202,14 +216,28 @@ def _number(one: Any) -> bool:
     return isinstance(one, Real) and not isinstance(one, bool)
 
 
-def _check_between(name: str, given: Any, least: float, most: float, hint: str) -> None:
-    if not _number(given) or not least <= given <= most:
+def _with_columns(panel: Panel, listed: Array) -> Panel:
+    """Rows of arrays over the columns of a plan, which names all of them or says how many there are."""
+    numbered = np.array_equal(listed, np.arange(len(listed)))
+    if numbered and len(listed) >= panel.n_columns:
+        return Panel(panel.indptr, panel.columns, panel.values, len(listed))
+    if len(listed) != panel.n_columns:
+        raise InputError(
+            f"the plan lists {len(listed):,} columns, and the rows have {panel.n_columns:,} without ids to match "
+            "them by; list as many, or pass columns=range(d) for d columns in all"
+        )
+    return Panel(panel.indptr, panel.columns, panel.values, panel.n_columns, column_ids=listed)
+
+
+def _checked(name: str, given: Any, least: float, most: float, hint: str) -> float:
+    if not _number(given) or not least <= float(given) <= most:
         raise InputError(f"{name}={given!r}: expected a number from {least:g} to {most:g}, {hint}")
+    return float(given)
 
 
 def _checked_bounds(bounds: Any) -> tuple[float, float]:
     pair = list(bounds) if np.ndim(bounds) == 1 else []
-    if len(pair) != 2 or not all(_number(one) and abs(one) <= LARGEST for one in pair):
+    if len(pair) != 2 or not all(_number(one) and abs(float(one)) <= LARGEST for one in pair):
         raise InputError(
             f"bounds={bounds!r}: expected two numbers of at most {LARGEST:g}, the least and the largest value"
         )

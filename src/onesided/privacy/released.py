@@ -11,14 +11,14 @@ from scipy.stats import truncnorm
 
 from onesided.privacy.curator import Account
 from onesided.privacy.plan import Privacy
-from onesided.row_space import NOISE_FLOOR, RowSpace
+from onesided.row_space import NOISE_FLOOR, RowSpace, principal_axes
 from onesided.second_moment import Measured
 from onesided.solvers.result import SolveResult
 
 Array = npt.NDArray[Any]
 
 LEAST_NOISE = 0.1  # of that of all columns: a column's own, being noisy, may not say less
-EARNED = 2.0  # standard errors that a direction, or the row effect, must stand out by
+EARNED = 2.0  # standard errors that the row effect must stand out by
 MOST_COMMON = 0.9  # of the mean square: the row effect is not all there is
 
 
@@ -58,7 +58,7 @@ class Columns:
         noise = (
             counts * 2 * typical**2 + self.noise**2 * (1 + means**4 + typical**2) + (2 * means * self.sum_noise) ** 2
         )
-        return np.clip(typical + shrunk(around - typical * counts, counts, noise), 0.0, 4.0)
+        return np.clip(typical + shrunk(around - typical * counts, counts, noise), 0.0, 1.0)
 
 
 def shrunk(sums: Array, counts: Array, noise: Array) -> Array:
@@ -90,6 +90,16 @@ def likely(estimate: float, error: float, most: float) -> float:
     return float(np.clip(truncnorm.mean(low, high, estimate, error), 0.0, most))
 
 
+def possible(factor: Array, most: float) -> Array:
+    """The factor with no column of more variance than there can be: such as have more are shortened.
+
+    >>> possible(np.array([[0.5, 0.0], [3.0, 4.0]]), 1.0)
+    array([[0.5, 0. ],
+           [0.6, 0.8]])
+    """
+    return np.asarray(factor * np.sqrt(most / np.maximum(np.sum(factor**2, axis=1), most))[:, None])
+
+
 def row_effect(estimate: float, error: float, mean_square: float) -> float:
     """τ², the variance of the row effect, given a noisy estimate of it; none unless it stands out from the noise.
 
@@ -114,6 +124,7 @@ def assembled(
 ) -> Released:
     """The model in the units of the data, from what was found in those of the curator."""
     half, middle = privacy.half, privacy.middle
+    factor = principal_axes(possible(factor, 1.0 - row_variance))
     explained = np.sum(factor**2, axis=1) + row_variance
     variances = np.maximum(columns.variances(means, typical), explained)
     left = max(typical - float(explained.mean()), NOISE_FLOOR * typical)

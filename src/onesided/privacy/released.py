@@ -19,6 +19,7 @@ Array = npt.NDArray[Any]
 
 LEAST_NOISE = 0.1  # of that of all columns: a column's own, being noisy, may not say less
 EARNED = 2.0  # standard errors that the row effect must stand out by
+NARROW = 1e-3  # standard errors between the least and the most that a number can be
 MOST_COMMON = 0.9  # of the mean square: the row effect is not all there is
 
 
@@ -79,14 +80,16 @@ def shrunk(sums: Array, counts: Array, noise: Array) -> Array:
 def likely(estimate: float, error: float, most: float) -> float:
     """What a number between 0 and ``most`` is likely to be, given a noisy estimate of it: its posterior mean.
 
-    >>> round(likely(0.5, 0.01, 1.0), 6), round(likely(-2.0, 1.0, 1.0), 2)
-    (0.5, 0.32)
+    >>> round(likely(0.5, 0.01, 1.0), 6), round(likely(-2.0, 1.0, 1.0), 2), round(likely(-2.0, 1e6, 1.0), 6)
+    (0.5, 0.32, 0.5)
     """
     if not error > 0:
         return float(np.clip(estimate, 0.0, most))
     low, high = -estimate / error, (most - estimate) / error
     if low > 30 or high < -30:  # far outside: at the nearer end, but for the noise
         return min(error / max(low, 1.0), most / 2) if low > 0 else max(most - error / max(-high, 1.0), most / 2)
+    if high - low < NARROW:  # the density is all but a straight line there, and differences have few digits
+        return most / 2 - error * (low + high) / 2 * (high - low) ** 2 / 12
     return float(np.clip(truncnorm.mean(low, high, estimate, error), 0.0, most))
 
 

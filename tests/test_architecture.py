@@ -13,6 +13,7 @@ SOURCE = Path(onesided.__file__).parent
 
 ROOMS = [
     "errors",
+    "memory",
     "kernels",
     "pooling",
     "ids",

@@ -6,6 +6,8 @@ import gzip
 import json
 import lzma
 import os
+import re
+import signal
 import subprocess
 import sys
 import warnings
@@ -14,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module, metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -152,7 +155,7 @@ def test_fit_does_what_the_library_does(home: Path, tmp_path: Path) -> None:
     loaded = OneSidedCompletion.load(tmp_path / "m")
     assert np.array_equal(loaded.factor_, model.factor_)
     assert loaded.get_params() == model.get_params()
-    assert result["eigenvalues"] == model.eigenvalues_.tolist()
+    np.testing.assert_allclose(result["eigenvalues"], model.eigenvalues_)
     assert (result["rows"], result["columns"], result["entries"], result["rank"]) == (80, 8, 320, 3)
     assert (result["solver"], result["model"]) == ("converged", str(tmp_path / "m"))
 
@@ -252,8 +255,8 @@ def test_fit_refuses_what_is_not_there(tmp_path: Path) -> None:
 def test_latin1_is_refused_with_a_command_that_converts_it(tmp_path: Path) -> None:
     table = tmp_path / "t.csv.xz"
     table.write_bytes(lzma.compress(f"{HEADER}José,x,1\n".encode("latin-1")))
-    message = "line 2 of {} is not UTF-8; convert it, for example with: xz -dc t.csv.xz | iconv -f latin1 -t utf8"
-    refuse("fit", table, "-o", tmp_path / "m", folder=tmp_path, message=message.format(table))
+    message = "line 2 of {} is not UTF-8; convert it, for example with: xz -dc {} | iconv -f latin1 -t utf8"
+    refuse("fit", table, "-o", tmp_path / "m", folder=tmp_path, message=message.format(table, table))
 
 
 def test_one_row_and_constant_values_are_no_error(write: Any, tmp_path: Path) -> None:
@@ -675,3 +678,72 @@ def test_every_command_has_an_example_and_json(typed: str, command: Any) -> None
     assert f"onesided {typed}" in command.help.partition("Example:")[2]
     assert "--json" in [option for parameter in command.params for option in parameter.opts]
     assert all(parameter.help for parameter in command.params if parameter.param_type_name == "option")
+
+
+def test_predictions_that_have_seen_their_entry_are_counted(home: Path, tmp_path: Path) -> None:
+    arguments = ("impute", home / "model.onesided", home / "new.csv", "-o", tmp_path / "out.csv", "--at")
+    assert succeed(*arguments, home / "new.csv")["pairs_observed"] == 3
+
+
+def test_an_output_that_the_disk_cannot_hold_is_refused(home: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    arguments = ("impute", home / "model.onesided", home / "new.csv", "-o", tmp_path / "out.csv")
+    monkeypatch.setattr(import_module("onesided.cli.impute"), "MANY_LINES", 15)
+    assert run(*arguments).stderr == (
+        "Writing 16 lines, about 640 bytes; to write fewer, list the pairs that are wanted with --at.\n"
+    )
+    (tmp_path / "out.csv").unlink()
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=600))
+    message = "every row filled in would be 16 lines, about 640 bytes, and the disk has 600 bytes left; list the pairs"
+    refuse(*arguments, folder=tmp_path, message=message)
+
+
+def test_eigenvalues_are_those_of_the_report(home: Path, write: Any, tmp_path: Path) -> None:
+    """The row effect is no component: it has a line of its own."""
+    result = succeed("fit", home / "table.csv", "-o", tmp_path / "m", "--rank", 2, "--center", "both")
+    assert len(result["eigenvalues"]) == 2
+    none = run("fit", home / "table.csv", "-o", tmp_path / "m", "--rank", 0, "--center", "both").stdout
+    assert re.search(r"^eigenvalues +–$", none, re.MULTILINE)
+
+
+def test_a_model_without_rows_says_what_is_missing(home: Path, tmp_path: Path) -> None:
+    model = tmp_path / "m.onesided"
+    run("fit", home / "table.csv", "-o", model, "--rank", 2, "--without-panel")
+    assert run("similar", model, "tea").stderr == f"{model} holds no rows, of which standard errors are made.\n"
+    told = run("report", model, "-o", tmp_path / "m.html").stderr
+    assert told == f"{model} holds no rows: name them with --panel, and the page says how good the model is.\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_told_to_end_leaves_nothing(home: Path, tmp_path: Path, number: int) -> None:
+    """As after Ctrl-C; here while a file is being written."""
+    code = (
+        "import os, sys\n"
+        "from importlib import import_module\n"
+        "def parts(model, panel):\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
+        "    yield\n"
+        "import_module('onesided.cli.impute').all_values = parts\n"
+        "from onesided.cli import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    arguments = ["impute", home / "model.onesided", home / "new.csv", "-o", tmp_path / "out.csv"]
+    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (128 + number, b"")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_says_that_it_is_kept_and_used(home: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    kept = tmp_path / "kept"
+    arguments = ("fit", home / "table.csv", "-o", tmp_path / "m", "--rank", 2, "--checkpoint", kept)
+    with monkeypatch.context() as patched:
+
+        def interrupted(*_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+        patched.setattr("onesided.completion.fit_row_space", interrupted)
+        stopped = run(*arguments)
+    assert (stopped.exit_code, kept.exists()) == (1, True)
+    assert f"What was done is kept in {kept}: the same command goes on from there." in stopped.stderr
+    again = run(*arguments)
+    assert (again.exit_code, again.stderr) == (0, f"Going on from {kept}.\n")
+    refuse(*arguments[:-1], tmp_path / "no" / "such", folder=tmp_path, message="cannot write the checkpoint")

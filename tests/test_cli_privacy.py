@@ -92,7 +92,7 @@ def test_listed_columns_are_read_as_the_table_has_them(tmp_path):
         (["--epsilon", "1", "--delta", "1e-6", "--bounds", "1", "5"], "a private fit needs --max-entries"),
         (["--clip-values"], "are for private fits, with --epsilon"),
         ([*PLAN], "list all columns in advance as --columns FILE, or pass --columns public if that is no secret"),
-        ([*PLAN, "--columns", "public", "--rank", "auto"], 'rank="auto" tries many ranks'),
+        ([*PLAN, "--columns", "public", "--rank", "auto"], "--rank auto tries many ranks"),
         ([*PLAN, "--columns", "nowhere.txt"], "cannot read the columns from nowhere.txt"),
         ([*PLAN[:2], "--delta", "0.01", *PLAN[4:], "--columns", "public"], "choose a smaller δ, or pass --any-delta"),
         ([*PLAN[:4], "--bounds", "1", "3", *PLAN[7:], "--columns", "public"], "or pass --clip-values to move such"),

@@ -8,8 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV
 
 from onesided import HajekGD, InputError, OneSidedCompletion, PairMoments, Panel, synthetic
 from onesided.objective.pairs import PairObjective
@@ -674,3 +676,23 @@ def test_bands_of_a_model_with_a_fitted_diagonal_hold_the_truth():
     model = OneSidedCompletion(16, center="columns", diagonal="fit", blend=None, random_state=0).fit(panel)
     bands = model.bootstrap(replicates=30, random_state=0).eigenvalues()
     assert np.all((bands.lower[:4] < truth) & (truth < bands.upper[:4]))
+
+
+def test_scikit_learn_splits_a_panel():
+    panel = synthetic.sample_fixed(synthetic.linear_mixture(600, 12, 1, rng=0), 5, rng=1)
+    estimator = OneSidedCompletion(center="columns", diagonal="free", refine="none", random_state=0)
+    search = GridSearchCV(estimator, {"rank": [0, 1]}, cv=3).fit(panel)
+    assert search.best_params_ == {"rank": 1}
+    by_hand = [clone(estimator).set_params(rank=1).fit(panel[200:]).score(panel[:200])]
+    np.testing.assert_allclose(search.cv_results_["split0_test_score"][1], by_hand)
+
+
+def test_what_memory_cannot_hold_is_refused_before_it_is_formed(monkeypatch):
+    panel = synthetic.sample_fixed(synthetic.linear_mixture(300, 12, 1, rng=0), 5, rng=1)
+    model = OneSidedCompletion(1, center="columns", diagonal="free", random_state=0).fit(panel)
+    monkeypatch.setattr("onesided.memory.free_memory", lambda: 1000)
+    with pytest.raises(InputError, match=r"300 rows filled in, of 12 columns each, would take .* by impute_at"):
+        model.impute(panel)
+    with pytest.raises(InputError, match=r"all 12 × 12 entries of T would take .*; ask for \.block or \.at"):
+        model.second_moment_.to_dense()
+    assert model.impute_at(panel, [0], [1]).shape == (1,)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onesided import HajekGD, InputError, PairMoments, Panel, omega, synthetic
+from onesided import HajekGD, InputError, PairMoments, Panel, memory, omega, synthetic
 from onesided.engines import local
 from onesided.kernels import pairs
 from onesided.moments import (
@@ -172,11 +172,11 @@ def test_a_panel_without_entries_has_no_pairs():
 def test_pairs_that_do_not_fit_are_refused_before_they_are_formed(monkeypatch):
     panel = skewed_panel(6)
     size = omega.pair_size(panel)
-    monkeypatch.setattr(omega, "_free_memory", lambda: size.bytes)
+    monkeypatch.setattr(memory, "free_memory", lambda: size.bytes)
     expected = PairMoments.from_panel(panel).n_pairs
-    monkeypatch.setattr(omega, "_free_memory", lambda: size.bytes - 1)
+    monkeypatch.setattr(memory, "free_memory", lambda: size.bytes - 1)
     monkeypatch.setattr(pairs, "pair_moments", None)
-    needed = omega.memory_in_words(size.bytes)
+    needed = memory.memory_in_words(size.bytes)
     found = rf"Ω would hold {expected:,} pairs, {needed} as pair moments, and .* of memory are free"
     for form in (PairMoments.from_panel, HajekGD(rank=2).fit):
         with pytest.raises(InputError, match=f"{found}; use OneSidedCompletion, which .* never forms Ω"):
@@ -186,7 +186,7 @@ def test_pairs_that_do_not_fit_are_refused_before_they_are_formed(monkeypatch):
 def test_estimated_pairs_that_do_not_fit_are_refused_without_counting_all(monkeypatch):
     panel, counted = skewed_panel(7), []
     monkeypatch.setattr(omega, "COUNTED_PRODUCTS", 1)
-    monkeypatch.setattr(omega, "_free_memory", lambda: 1000)
+    monkeypatch.setattr(memory, "free_memory", lambda: 1000)
     count = pairs.pair_counts
     monkeypatch.setattr(pairs, "pair_counts", lambda chosen, *rest: counted.append(len(chosen)) or count(chosen, *rest))
     with pytest.raises(InputError, match=r"Ω would hold about .* and 0\.98 KiB of memory are free"):
@@ -196,7 +196,7 @@ def test_estimated_pairs_that_do_not_fit_are_refused_without_counting_all(monkey
 
 def test_an_estimate_that_was_too_low_does_not_let_pairs_through(monkeypatch):
     panel = skewed_panel(8)
-    monkeypatch.setattr(omega, "_free_memory", lambda: 10_000)
+    monkeypatch.setattr(memory, "free_memory", lambda: 10_000)
     monkeypatch.setattr(omega.EntriesByColumn, "size", lambda self: omega.PairSize(1, 1, 0.0, 64))
     monkeypatch.setattr(pairs, "pair_moments", None)
     with pytest.raises(InputError, match="Ω would hold"):
@@ -204,21 +204,21 @@ def test_an_estimate_that_was_too_low_does_not_let_pairs_through(monkeypatch):
 
 
 def test_free_memory(monkeypatch):
-    assert omega._free_memory() > 2**20
+    assert memory.free_memory() > 2**20
 
     def absent(*_, **__):
         raise FileNotFoundError
 
-    monkeypatch.setattr(omega, "open", absent, raising=False)
-    free = omega._free_memory()
+    monkeypatch.setattr(memory, "open", absent, raising=False)
+    free = memory.free_memory()
     assert free is None or free > 2**20
-    monkeypatch.setattr(omega.os, "sysconf_names", {})
-    assert omega._free_memory() is None
+    monkeypatch.setattr(memory.os, "sysconf_names", {})
+    assert memory.free_memory() is None
     assert PairMoments.from_panel(random_panel(0)).n_pairs  # nothing is known, nothing is refused
 
 
 def test_amounts_in_words():
-    words = [omega.memory_in_words(size) for size in (12, 999, 2**20, 10**8, 7 * 2**30, 150 * 2**30)]
+    words = [memory.memory_in_words(size) for size in (12, 999, 2**20, 10**8, 7 * 2**30, 150 * 2**30)]
     assert words == ["12 bytes", "999 bytes", "1 MiB", "95 MiB", "7 GiB", "150 GiB"]
     sizes = [str(omega.PairSize(n, 2**30)) for n in (1, 12_345, 6_123_456, 7_200_000_000, 3 * 10**12)]
     assert sizes == [

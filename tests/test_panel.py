@@ -1394,6 +1394,25 @@ def test_repr():
     assert repr(Panel([0] * 1201, [], [], 30_000)) == "Panel(1,200 rows × 30,000 columns, 0 entries)"
 
 
+# As scikit-learn and others hold it
+
+
+def test_rows_by_slices_positions_and_masks(expected):
+    assert len(expected) == expected.n_rows
+    last = expected.n_rows - 1
+    for rows in (slice(1, None), np.arange(1, last + 1), np.arange(last + 1) > 0, (slice(1, None), ...)):
+        np.testing.assert_array_equal(expected[rows].row_ids, expected.row_ids[1:])
+    with pytest.raises(InputError, match="a panel is cut by rows alone"):
+        expected[:, 0]
+
+
+def test_a_table_that_looks_long_is_pointed_out():
+    long = pd.DataFrame({"userId": [1, 1], "movieId": [3, 4], "rating": [2.0, 5.0]})
+    with pytest.warns(UserWarning, match=r"if its lines are single entries, use Panel\.from_table"):
+        Panel.from_dense(long)
+    Panel.from_dense(long.rename(columns={"rating": "height"}))
+
+
 # Size
 
 

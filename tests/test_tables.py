@@ -288,7 +288,8 @@ def test_a_quote_left_open_drops_no_lines(write: Write) -> None:
         (HEADER.rstrip(), "holds no entries"),
         ("hello\n", "line 1 of .* is 'hello'; expected fields between '::', tab, ';' or ','"),
         ('user,"item\n1,2,3\n', "line 1 of .* has a quote that is not closed"),
-        (b"PK\3\4\0\0\0\0", "is binary; convert it to Parquet or UTF-8 text"),
+        (b"\1\2\0\0\0\0", "is binary; convert it to Parquet or UTF-8 text"),
+        (b"PK\3\4\0\0\0\0", "is a zip archive or a model, not a table; unpack it"),
         (
             HEADER + "1,2,3\n1,2,abc\n",
             "line 3 of .* has 'abc' in column 'rating'; expected a number .* value=",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onesided.errors import InputError
     from onesided.hajek_gd import HajekGD
     from onesided.moments import PairMoments
+    from onesided.packed import load_packed
     from onesided.panel import Panel, as_panel
     from onesided.privacy import Privacy
     from onesided.second_moment import SecondMoment
@@ -28,7 +29,9 @@ _HOMES = {
     "Privacy": "privacy",
     "SecondMoment": "second_moment",
     "as_panel": "panel",
+    "load_packed": "packed",
 }
+_ROOMS = ("baselines", "datasets", "privacy", "recoverability", "report", "synthetic", "uncertainty")
 
 __all__ = [
     "HajekGD",
@@ -39,14 +42,17 @@ __all__ = [
     "Privacy",
     "SecondMoment",
     "as_panel",
+    "load_packed",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"onesided.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'onesided' has no attribute {name!r}")
     return getattr(import_module(f"onesided.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__, *_ROOMS})

@@ -129,6 +129,11 @@ class Checkpoint:
         checkpoint._claim(_identity(panel, parameters))
         return checkpoint
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is work that can be taken up."""
+        return self._folder is not None and (self._folder / IDENTITY).exists()
+
     def work(self, name: str) -> Work:
         """A piece of work by its name."""
         return Work() if self._folder is None else Work(self._folder / re.sub(r"[^a-z0-9]+", "-", name.lower()))
@@ -147,7 +152,7 @@ class Checkpoint:
         assert self._folder is not None
         path = self._folder / IDENTITY
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(exist_ok=True)
             if not path.exists():
                 temporary = path.with_suffix(UNFINISHED)
                 if any(other != temporary for other in self._folder.iterdir()):  # that one may be left of a kill

@@ -49,6 +49,7 @@ from onesided.estimator import OneSidedEstimator, Unknown, generator, warn_of_pa
 from onesided.ids import known_positions
 from onesided.imputation import BestLinearPredictor, RowNoise, check_positions
 from onesided.making import Making
+from onesided.memory import check_room
 from onesided.objective.rows import Diagonal
 from onesided.panel import Panel
 from onesided.privacy.central import release_by_pairs
@@ -448,6 +449,7 @@ class OneSidedCompletion(OneSidedEstimator):
     def transform(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
         """Coordinates of rows on ``components_``: ``transform(X) @ components_ + mean_`` predicts them.
 
+        One for each component: as many as the rank, and one more where there is a row effect.
         A row's coordinates are its posterior mean given its observed entries; they shrink towards zero when it
         has few.
         """
@@ -462,6 +464,12 @@ class OneSidedCompletion(OneSidedEstimator):
         observed. For many rows and columns use :meth:`impute_at`, which never forms them all.
         """
         panel, predictor = self._read_for_use(X, unknown), self._predictor()
+        n, d = panel.shape
+        check_room(
+            16 * (1 + int(return_std)) * n * d,
+            f"{n:,} rows filled in, of {d:,} columns each, would take {{size}}",
+            "ask for some rows at a time, or for the values wanted alone, by impute_at",
+        )
         filled = predictor.impute(panel)
         return (filled, predictor.deviations(panel)) if return_std else filled
 

@@ -36,7 +36,8 @@ import numpy.typing as npt
 from onesided.engines.local import in_order
 from onesided.errors import InputError, check_choice
 from onesided.kernels import cpu, pairs
-from onesided.omega import EntriesByColumn, PairSize, check_room, row_type
+from onesided.memory import check_room
+from onesided.omega import EntriesByColumn, PairSize, row_type
 from onesided.panel import Panel
 
 if TYPE_CHECKING:
@@ -83,11 +84,11 @@ class PairMoments:
         an entry, and up to 4 more while pairs are counted.
         """
         columns = EntriesByColumn(panel)
-        check_room(columns.size())
+        _check_size(columns.size())
         indptr = np.concatenate([[0], np.cumsum(columns.counts)])
         weights = panel.row_weights if columns.weighted else np.empty(0)
         n_pairs, n_weighted = int(indptr[-1]), int(indptr[-1]) if columns.weighted else 0
-        check_room(PairSize.of(n_pairs, panel))
+        _check_size(PairSize.of(n_pairs, panel))
         sums = (
             np.empty(n_pairs, dtype=np.int32),
             np.empty(n_pairs, dtype=row_type(panel.n_rows)),
@@ -367,3 +368,11 @@ def _inclusion(p: float, pair_p: float | None) -> tuple[float, float]:
         if not 0 < probability <= 1:
             raise InputError(f"{name}={probability}: expected a probability above 0 and at most 1")
     return p, pair_p
+
+
+def _check_size(size: PairSize) -> None:
+    check_room(
+        size.bytes,
+        f"Ω would hold {size} as pair moments",
+        "use OneSidedCompletion, which passes over rows and never forms Ω",
+    )

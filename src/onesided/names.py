@@ -82,7 +82,8 @@ class Names:
             raise InputError(f"{len(parts):,} columns have {asked!r} in their names: {listed}{more}; type more of one")
         near = get_close_matches(wanted, folded, n=3, cutoff=0.5)
         hint = f"nearest: {', '.join(repr(names[folded.index(one)]) for one in near)}" if near else "none is near"
-        raise InputError(f"no column is called {asked!r}; {hint}; ids are such as {examples(self.column_ids)}")
+        unnamed = "" if self.given else "; to find columns by name, give a table of names"
+        raise InputError(f"no column is called {asked!r}; {hint}; ids are such as {examples(self.column_ids)}{unnamed}")
 
 
 def _folded(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.engines.local import cut, in_order
-from onesided.errors import InputError, counted
+from onesided.errors import counted
 from onesided.kernels import pairs
+from onesided.memory import memory_in_words
 from onesided.panel import Panel
 
 Array = npt.NDArray[Any]
@@ -131,40 +131,8 @@ def row_type(most: int) -> type[np.signedinteger[Any]]:
     return np.int32 if most < 2**31 else np.int64
 
 
-def check_room(size: PairSize) -> None:
-    """Refuse pair moments that would not fit in memory."""
-    free = _free_memory()
-    if free is not None and size.bytes > free:
-        raise InputError(
-            f"Ω would hold {size} as pair moments, and {memory_in_words(free)} of memory are free; "
-            "use OneSidedCompletion, which passes over rows and never forms Ω"
-        )
-
-
-def _free_memory() -> int | None:
-    """Bytes that can be had without swapping; None where the system does not tell."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        known = {"SC_AVPHYS_PAGES", "SC_PAGE_SIZE"} <= set(getattr(os, "sysconf_names", ()))
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else None
-
-
 def _spoken(n_pairs: int) -> str:
     for unit, name in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million")):
         if n_pairs >= unit:
             return f"{n_pairs / unit:,.3g} {name} pairs"
     return counted(n_pairs, "pair")
-
-
-def memory_in_words(size: int) -> str:
-    """An amount of memory, to two or three digits.
-
-    >>> memory_in_words(171_000_000), memory_in_words(2**40)
-    ('0.16 GiB', '1,024 GiB')
-    """
-    amount, units = float(size), ["bytes", "KiB", "MiB", "GiB"]
-    while len(units) > 1 and amount >= (1000 if units[0] == "bytes" else 100):
-        amount, units = amount / 1024, units[1:]
-    return f"{amount:,.0f} {units[0]}" if amount >= 10 else f"{amount:.2g} {units[0]}"

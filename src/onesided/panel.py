@@ -33,6 +33,7 @@ may have no entries at all.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -54,6 +55,7 @@ from onesided.errors import InputError, check_choice, counted, examples
 from onesided.ids import Coded, as_ids, check_ids, find_ids, id_kind, known_positions, row_selection
 from onesided.intake import column_names, encode_entries, sparse_entries, table_columns, wide_table
 from onesided.kernels import cpu
+from onesided.tables import is_long
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -202,6 +204,13 @@ class Panel:
         Panel(2 rows × 2 columns, 3 entries)
         """
         names = column_names(matrix)
+        if names is not None and is_long(names):
+            listed = ", ".join(map(repr, names))
+            warnings.warn(
+                f"the table has the columns {listed}, each of which is taken as a column of the panel; if its lines "
+                "are single entries, use Panel.from_table(table, row=…, column=…, value=…)",
+                stacklevel=2,
+            )
         matrix, row_ids, column_ids = (matrix, None, None) if names is None else wide_table(matrix, names)
         matrix = as_float(matrix, "the array")
         n, d = check_shape(*matrix.shape)
@@ -227,6 +236,21 @@ class Panel:
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return self.n_rows, self.n_columns
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __getitem__(self, rows: Any) -> Panel:
+        """Some rows: a slice, positions or a mask, so that scikit-learn can split a panel.
+
+        >>> Panel.from_dense([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])[1:]
+        Panel(2 rows × 2 columns, 3 entries)
+        """
+        if isinstance(rows, tuple):  # scikit-learn asks for [rows, ...]
+            rows, *others = rows
+            if any(one is not Ellipsis for one in others):
+                raise InputError("a panel is cut by rows alone: panel[rows]")
+        return self.take_rows(np.arange(self.n_rows)[rows] if isinstance(rows, slice) else rows)
 
     @property
     def n_entries(self) -> int:

@@ -30,6 +30,7 @@ from scipy.sparse.linalg import LinearOperator
 from onesided.errors import InputError
 from onesided.ids import known_positions
 from onesided.measurement import MeasuredErrors, measured_errors
+from onesided.memory import check_room
 from onesided.moments import PairMoments, hajek, hajek_at
 from onesided.panel import Panel
 from onesided.parts import ALONE, linked_parts
@@ -282,7 +283,9 @@ class SecondMoment(LinearOperator):
 
     def to_dense(self) -> Array:
         """All of T, d × d."""
-        everything = np.arange(self.shape[0])
+        d = self.shape[0]
+        check_room(3 * 8 * d * d, f"all {d:,} × {d:,} entries of T would take {{size}}", "ask for .block or .at")
+        everything = np.arange(d)
         return self.block(everything, everything)
 
     def _blended(self, low_rank: Array, measured: Array, counts: Array) -> Array:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import io
 import lzma
 import re
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -157,6 +158,21 @@ def _is_parquet(path: Path) -> bool:
     return parquet
 
 
+def is_long(names: Sequence[Any]) -> bool:
+    """Whether columns of a table are called what those of a table with one line per entry usually are.
+
+    >>> is_long(["userId", "movieId", "rating", "timestamp"]), is_long(["user", "tea", "rye"])
+    (True, False)
+    """
+    plain = [_plain(str(one)) for one in names]
+    roles = [sum(one in known.split() for one in plain) for known in _KNOWN_NAMES.values()]
+    return len(plain) <= _MOST_FIELDS and min(roles) > 0
+
+
+def _plain(name: str) -> str:
+    return re.sub("[_ -]", "", name.lower())
+
+
 def _choose_columns(path: Path, found: list[str], asked: _Asked) -> list[str]:
     """The column for each role: the one named, or the one recognised."""
     chosen = []
@@ -166,7 +182,7 @@ def _choose_columns(path: Path, found: list[str], asked: _Asked) -> list[str]:
             fits = f"named {name!r}"
         else:
             known = _KNOWN_NAMES[role].split()
-            fitting = [each for each in found if re.sub("[_ -]", "", each.lower()) in known]
+            fitting = [each for each in found if _plain(each) in known]
             fits = f"recognised as the {role}"
         if len(fitting) != 1:
             listed = ", ".join(map(repr, found[:30])) + (", ..." if len(found) > 30 else "")
@@ -344,6 +360,8 @@ def _first_line(path: Path) -> tuple[Any, list[str]]:
 
     with _opened(path) as (_, stream):
         head = stream.read(_BLOCK_BYTES)
+    if head.startswith(b"PK"):
+        raise InputError(f"{path} is a zip archive or a model, not a table; unpack it, or name the table in its place")
     if b"\0" in head:
         raise InputError(f"{path} is binary; convert it to Parquet or UTF-8 text, plain or in gzip or xz")
     line = next(filter(None, head.removeprefix(b"\xef\xbb\xbf").splitlines()), b"")
@@ -451,8 +469,9 @@ def _explain(path: Path, names: list[str], failure: str) -> str:
     if "Empty CSV" in failure:
         return f"{path} holds no entries"
     if "invalid UTF8" in failure:
-        unpack = {".gz": f"gzip -dc {path.name} | ", ".xz": f"xz -dc {path.name} | "}.get(path.suffix.lower(), "")
-        convert = f"{unpack}iconv -f latin1 -t utf8" + ("" if unpack else f" {path.name}")
+        name = shlex.quote(str(path))
+        unpack = {".gz": f"gzip -dc {name} | ", ".xz": f"xz -dc {name} | "}.get(path.suffix.lower(), "")
+        convert = f"{unpack}iconv -f latin1 -t utf8" + ("" if unpack else f" {name}")
         return f"{where} is not UTF-8; convert it, for example with: {convert} > utf8.txt"
     if "straddl" in failure:
         return f"{path} has a line of more than {_BLOCK_BYTES} bytes, or a quote that is not closed"

@@ -6,6 +6,10 @@ Results go to stdout, progress to stderr. Bad input ends with exit code 2 and a 
 from __future__ import annotations
 
 import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import current_thread, main_thread
 from typing import Any
 
 import click
@@ -33,7 +37,7 @@ class _Refusal(click.ClickException):
     exit_code = 2
 
     def __init__(self, error: InputError) -> None:
-        text = re.sub(r'(?<= )([a-z_]+)=((?:(?:, | or )?"\w+")+|$)', _as_option, str(error))
+        text = re.sub(r'(?:(?<= )|^)([a-z_]+)=((?:(?:, | or )?"\w+")+|$)', _as_option, str(error))
         text = text.replace("columns=[…]", "--columns FILE")
         super().__init__(re.sub(r"(?<= )([a-z_]+)=True", lambda flag: f"--{flag[1].replace('_', '-')}", text))
 
@@ -43,10 +47,29 @@ def _as_option(keyword: re.Match[str]) -> str:
     return f"--{option} {choices or 'NAME'}"
 
 
+@contextmanager
+def _asked_to_end() -> Iterator[None]:
+    """Where the system asks the process to end, what is half written is removed first, as after Ctrl-C."""
+
+    def end(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
+
+    asked = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if current_thread() is not main_thread():
+        asked = []
+    before = {one: signal.signal(one, end) for one in asked if signal.getsignal(one) is signal.SIG_DFL}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
 class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _asked_to_end():
+                return super().invoke(ctx)
         except InputError as error:
             raise _Refusal(error) from error
         except BrokenPipeError:  # whoever reads has read enough: click ends without a word

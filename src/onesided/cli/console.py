@@ -200,5 +200,7 @@ def _in_words(one: Any) -> str:
     if isinstance(one, int):
         return f"{one:,}"
     if isinstance(one, list):
+        if not one:
+            return "–"
         return ", ".join(_in_words(item) for item in one)
     return str(one)

@@ -9,7 +9,7 @@ import click
 from onesided.cli.console import json_option, print_result
 
 LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pyarrow", "safetensors")
-EXTRAS = {"matplotlib": "report"}
+EXTRAS = {"matplotlib": "report", "duckdb": "pack"}
 
 
 @click.command()

@@ -66,7 +66,13 @@ def _rank(context: click.Context, parameter: click.Parameter, given: Any) -> int
     show_default=True,
     help="Passes over the rows for the first solution, at most.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all that is random.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of all that is random, but for the noise of a private fit.",
+)
 @click.option(
     "--checkpoint",
     type=click.Path(file_okay=False),
@@ -143,9 +149,16 @@ def fit(
     model = OneSidedCompletion(
         rank, center=center, diagonal=diagonal, refine=refine, max_passes=max_passes, random_state=seed, privacy=plan
     )
-    with passes("Fitting") as progress, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model.fit(panel, progress=progress, checkpoint=checkpoint)
+    if checkpoint is not None and Checkpoint(checkpoint).begun:
+        click.echo(f"Going on from {checkpoint}.", err=True)
+    try:
+        with passes("Fitting") as progress, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(panel, progress=progress, checkpoint=checkpoint)
+    except (KeyboardInterrupt, SystemExit):
+        if checkpoint is not None and Checkpoint(checkpoint).begun:
+            click.echo(f"What was done is kept in {checkpoint}: the same command goes on from there.", err=True)
+        raise
     for warning in caught:
         click.echo(f"Warning: {warning.message}", err=True)
     seconds = perf_counter() - began
@@ -153,6 +166,12 @@ def fit(
     Checkpoint(checkpoint).remove()
     if plan is not None:
         print_result(_released(model, output), as_json)
+        if model.rank_ and not model.factor_.any():
+            click.echo(
+                "No direction stood out from the noise: the model has means alone. "
+                "onesided privacy tells from how many rows more is to be expected.",
+                err=True,
+            )
         return
     print_result(
         {
@@ -171,7 +190,7 @@ def fit(
             "solver": model.solve_.message if not as_json else model.solve_.status,
             "passes": model.solve_.passes,
             "seconds": seconds,
-            "eigenvalues": [float(one) for one in model.eigenvalues_],
+            "eigenvalues": _eigenvalues(model),
             "row_variance": model.row_variance_,
             "noise_variance": float(model.noise_variance_.mean()),
         },
@@ -201,6 +220,11 @@ def _as_in(plan: Privacy, ids: npt.NDArray[Any]) -> Privacy:
     return replace(plan, columns=[int(one) for one in listed]) if whole else plan
 
 
+def _eigenvalues(model: OneSidedCompletion) -> list[float]:
+    """Of XXᵀ, as in the report; the row effect has a line of its own."""
+    return [float(one) for one in sorted((model.factor_**2).sum(axis=0), reverse=True)]
+
+
 def _released(model: OneSidedCompletion, output: str) -> dict[str, Any]:
     """What may be told of a private fit: nothing that was not released."""
     account = model.privacy_
@@ -215,7 +239,7 @@ def _released(model: OneSidedCompletion, output: str) -> dict[str, Any]:
         "releases": len(account.releases),
         "rank": model.rank_,
         "center": model.center_,
-        "eigenvalues": [float(one) for one in model.eigenvalues_],
+        "eigenvalues": _eigenvalues(model),
         "row_variance": model.row_variance_,
         "noise_variance": float(model.noise_variance_.mean()),
     }

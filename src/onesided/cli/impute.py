@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 Part = tuple["np.ndarray[Any, Any]", ...]  # row ids, column ids, values, standard deviations
 
 CHUNK = 1 << 20  # values written at a time
-ENDINGS = (".csv", ".tsv", ".parquet")
+LINE_BYTES = {".csv": 40, ".tsv": 40, ".parquet": 20}  # of the output, roughly
+ENDINGS = tuple(LINE_BYTES)
+MANY_LINES = 10_000_000
 
 
 @click.command()
@@ -58,7 +61,9 @@ def impute(
     TABLE holds what was observed of each row, in any format that "onesided fit" reads; rows need not be among
     those the model was fitted on. The output has one line for every row of TABLE and every column of the model:
     the value and its predictive standard deviation. Observed values stay as they are, with deviation zero.
-    With --at, it has the pairs asked for, and all of them are predicted.
+    With --at, it has the pairs asked for, and all of them are predicted, each from all entries of its row: where
+    the entry itself is among these ("pairs observed" counts such), the prediction has seen it, and its distance from
+    the entry says nothing of how good predictions are.
 
     \b
     Example:
@@ -76,12 +81,39 @@ def impute(
     result["entries_dropped"] = panel.n_entries - aligned.n_entries
     if positions is None:
         lines, parts = aligned.n_rows * aligned.n_columns, all_values(fitted, aligned)
+        _check_disk(output, lines)
     else:
         rows, columns, dropped = _positions(positions, aligned, unknown, reading["row"], reading["column"])
         lines, parts = len(rows), _at(fitted, aligned, rows, columns)
         result["pairs_dropped"] = dropped
+        result["pairs_observed"] = _observed(aligned, rows, columns)
     write_values(output, aligned, lines, parts)
     print_result(result | {"values": lines}, as_json)
+
+
+def _check_disk(output: str, lines: int) -> None:
+    """Tell of an output that is very long, and refuse one that the disk has no room for."""
+    from shutil import disk_usage
+
+    from onesided.memory import memory_in_words
+
+    size = lines * LINE_BYTES[Path(output).suffix.lower()]
+    instead = "list the pairs that are wanted with --at"
+    free = disk_usage(Path(output).resolve().parent).free
+    if size > free:
+        raise InputError(
+            f"every row filled in would be {lines:,} lines, about {memory_in_words(size)}, and the disk has "
+            f"{memory_in_words(free)} left; {instead}"
+        )
+    if lines > MANY_LINES:
+        click.echo(f"Writing {lines:,} lines, about {memory_in_words(size)}; to write fewer, {instead}.", err=True)
+
+
+def _observed(panel: Panel, rows: Any, columns: Any) -> int:
+    """How many positions hold an entry."""
+    from onesided.kernels.pairs import find_pairs
+
+    return int((find_pairs(panel.indptr, panel.columns, rows, columns) >= 0).sum())
 
 
 def align(panel: Panel, column_ids: Any, unknown: Any) -> Panel:

@@ -47,4 +47,8 @@ def project(space: str, entries: str, output: str | None, as_json: bool, **readi
     if output is not None:
         write_values(output, rows, rows.n_rows * rows.n_columns, all_values(model, rows))
         result["output"] = output
-    print_result(result, as_json)
+    if as_json:
+        print_result(result, as_json)
+        return
+    placed = zip(result.pop("rows"), result.pop("coordinates"), strict=True)
+    print_result({f"coordinates of {one}": line for one, line in placed} | result, as_json)

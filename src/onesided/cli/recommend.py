@@ -61,13 +61,14 @@ def recommend(
     row = _row(panel, row_id, table or model)
     found = fitted.recommend(row, number)[0]
     places = {one: place for place, one in enumerate(fitted.column_ids_.tolist())}
-    row_name = str(row.row_ids[0])
+    own: Any = row.row_ids[:1].tolist()[0]
+    row_name = str(own)
     if as_json:
         best = [
             labelled(names, places[one.id]) | {"value": one.value, "standard_deviation": one.standard_deviation}
             for one in found
         ]
-        print_result({"row": row_name, "entries": row.n_entries, "recommended": best}, as_json)
+        print_result({"row": own, "entries": row.n_entries, "recommended": best}, as_json)
         return
     if not fitted.factor_.any():
         click.echo("The model has no factor: every row is recommended the columns of the highest means.", err=True)

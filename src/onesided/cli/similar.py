@@ -59,3 +59,5 @@ def similar(model: str, column: str, number: int, names_table: str | None, as_js
         for one in found
     ]
     print_table((names[position], "correlation", "standard error", "rows"), lines)
+    if fitted.second_moment_.panel is None:
+        click.echo(f"{model} holds no rows, of which standard errors are made.", err=True)

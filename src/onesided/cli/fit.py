@@ -168,8 +168,8 @@ def fit(
         print_result(_released(model, output), as_json)
         if model.rank_ and not model.factor_.any():
             click.echo(
-                "No direction stood out from the noise: the model has means alone. "
-                "onesided privacy tells from how many rows more is to be expected.",
+                "No direction stood out from the noise: the model has no factor. "
+                "onesided privacy tells from how many rows one is to be expected.",
                 err=True,
             )
         return

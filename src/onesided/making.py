@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass, field
-from importlib.metadata import version
+from importlib import import_module
 
-PACKAGES = ("onesided", "numpy", "scipy", "numba", "scikit-learn")
+from onesided import __version__
+
+MODULES = {"numpy": "numpy", "scipy": "scipy", "numba": "numba", "scikit-learn": "sklearn"}
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of what computes.
+    """Of Python and of what computes, as they say themselves: a package need not be installed to be run.
 
     >>> sorted(versions())
     ['numba', 'numpy', 'onesided', 'python', 'scikit-learn', 'scipy']
     """
-    return {"python": platform.python_version()} | {package: version(package) for package in PACKAGES}
+    found = {name: str(import_module(module).__version__) for name, module in MODULES.items()}
+    return {"python": platform.python_version(), "onesided": __version__} | found
 
 
 @dataclass(frozen=True)

@@ -405,9 +405,8 @@ def test_noise_does_not_make_a_model_sure_of_itself(mechanism):
         row[rng.choice(50, 4, replace=False)] = rng.normal(0, 0.3, 4)
     panel = Panel.from_dense(np.clip(dense, -1, 1))
     for _ in range(50):
-        model = OneSidedCompletion(2, privacy=replace(PLAN, epsilon=0.3, max_entries=20, mechanism=mechanism)).fit(
-            panel
-        )
+        plan = replace(PLAN, epsilon=0.3, max_entries=20, mechanism=mechanism)
+        model = OneSidedCompletion(2, random_state=0, privacy=plan).fit(panel)
         _, deviations = model.impute(panel.take_rows([0]), return_std=True)
         assert np.all(deviations[deviations > 0] > 0.05)
 
@@ -444,10 +443,13 @@ def test_noise_is_not_taken_for_directions(rank):
         row[rng.choice(60, 6, replace=False)] = rng.uniform(-1, 1, 6)
     claimed = [
         np.sum(
-            OneSidedCompletion(rank, center="columns", privacy=replace(PLAN, epsilon=epsilon)).fit(dense).factor_ ** 2
+            OneSidedCompletion(rank, center="columns", random_state=seed, privacy=replace(PLAN, epsilon=epsilon))
+            .fit(dense)
+            .factor_
+            ** 2
         )
-        for epsilon in (0.3, 1.0)
-        for _ in range(10)
+        for epsilon in (0.1, 0.3, 1.0)
+        for seed in range(10)
     ]
     assert np.mean(claimed) < 0.02 * 60 / 3  # of the variance of all columns
 
@@ -460,7 +462,7 @@ def test_no_variance_is_beyond_what_the_bounds_allow(mechanism, n, d, rank, epsi
     dense = np.where(rng.random((n, d)) < 6 / d, rng.uniform(1, 5, (n, d)), np.nan)
     plan = replace(PLAN, epsilon=epsilon, bounds=(1.0, 5.0), max_entries=20, mechanism=mechanism)
     for _ in range(5):
-        model = OneSidedCompletion(rank, refine="none", privacy=plan).fit(dense)
+        model = OneSidedCompletion(rank, refine="none", random_state=0, privacy=plan).fit(dense)
         assert np.all(np.diag(model.covariance_.to_dense()) <= 4.0 + 1e-9)
         _, deviations = model.impute(dense[:5], return_std=True)
         assert np.all(deviations <= 2.0 * np.sqrt(2.0))  # the variance, and that of noise
@@ -475,7 +477,9 @@ def test_values_with_noise_have_the_variance_they_had_without():
         row[rng.choice(50, 10, replace=False)] = rng.uniform(1, 5, 10)
     plan = replace(PLAN, bounds=(1.0, 5.0), max_entries=10, mechanism="local")
     noisy, less = (
-        OneSidedCompletion(0, center="columns", privacy=replace(plan, epsilon=epsilon)).fit(dense).noise_variance_
+        OneSidedCompletion(0, center="columns", random_state=0, privacy=replace(plan, epsilon=epsilon))
+        .fit(dense)
+        .noise_variance_
         for epsilon in (1.0, 20.0)
     )
     assert np.mean(noisy) < 4.0  # of which no more is known than that

@@ -32,7 +32,7 @@ has one vector, and by a secure source. No sampling is counted on. ∎
 Y = ZΛ − G/p would be the covariance applied to Z, with noise σ/p_j; columns with few pairs are shrunk by what that
 leaves of them. Its Rayleigh–Ritz values give Λ, Y + sZ the next Z, with s the most negative value met: without the
 diagonal there are such, and a direction must not settle on one. Of r values from noise alone, each with standard error
-e, the largest is about √(2r) e: those below (1 + √(2r)) e are zero in Λ, all are where that exceeds ψ, and together
+e, the largest is about √(2r) e: those below (2 + √(2r)) e are zero in Λ, all are where that exceeds ψ, and together
 they have at most the variance there is, ψ − τ². The clip is
 c = 0.23 ψ √(r/a), a = r √passes / (μ₃ p̄): half way, on a logarithmic scale, between noise and the bias of clipping;
 chosen on synthetic panels of 2,000 to 200,000 rows, ε from 0.5 to 10.
@@ -51,7 +51,7 @@ from onesided.kernels import clipped
 from onesided.panel import Panel
 from onesided.privacy.curator import UNIT, Curator
 from onesided.privacy.plan import Privacy
-from onesided.privacy.released import Columns, Released, assembled, likely, row_effect
+from onesided.privacy.released import EARNED, Columns, Released, assembled, likely, row_effect
 from onesided.row_space import Center
 from onesided.solvers.result import Progress, SolveResult
 
@@ -162,7 +162,7 @@ def _passes(
         values, axes = np.linalg.eigh((M + M.T) / 2)
         values, Y = values[::-1], Y @ axes[:, ::-1]
         error = noise * np.sqrt(np.sum(Z**2) / rank) / p.sum()  # of a Ritz value, from noise
-        edge = (1 + np.sqrt(2 * rank)) * error
+        edge = (EARNED + np.sqrt(2 * rank)) * error
         strengths = np.where(values > edge, values, 0.0) if edge < overall.mean_square else np.zeros(rank)
         strengths *= min(1.0, (overall.mean_square - effect) / max(float(strengths.sum()), 1e-300))
         shift = max(shift, -float(values[-1]))

@@ -18,7 +18,7 @@ from onesided.solvers.result import SolveResult
 Array = npt.NDArray[Any]
 
 LEAST_NOISE = 0.1  # of that of all columns: a column's own, being noisy, may not say less
-EARNED = 2.0  # standard errors that the row effect must stand out by
+EARNED = 2.0  # standard errors by which a direction, or the row effect, must stand out from noise
 NARROW = 1e-3  # standard errors between the least and the most that a number can be
 MOST_COMMON = 0.9  # of the mean square: the row effect is not all there is
 

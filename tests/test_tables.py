@@ -86,6 +86,11 @@ def test_positions_only(write: Write, content: str) -> None:
     assert list(stream.reader.read_all().to_pydict().values()) == [[7, 7, 12], [31, 1029, 31]]
 
 
+def test_a_header_may_begin_as_an_archive_does(write: Write) -> None:
+    table = open_table(write("PK,user,item,rating\n1,7,8,5\n"))
+    assert table.reader.read_all().to_pylist() == [{"user": 7, "item": 8, "rating": 5.0}]
+
+
 def test_positions_without_header(write: Write) -> None:
     assert read(write("7,31\n8,31\n"), values=False) == {"row": [7, 8], "column": [31, 31]}
 

@@ -360,7 +360,7 @@ def _first_line(path: Path) -> tuple[Any, list[str]]:
 
     with _opened(path) as (_, stream):
         head = stream.read(_BLOCK_BYTES)
-    if head.startswith(b"PK"):
+    if head.startswith(b"PK\3\4"):  # and not a header that begins with these letters
         raise InputError(f"{path} is a zip archive or a model, not a table; unpack it, or name the table in its place")
     if b"\0" in head:
         raise InputError(f"{path} is binary; convert it to Parquet or UTF-8 text, plain or in gzip or xz")

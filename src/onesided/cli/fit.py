@@ -143,7 +143,7 @@ def fit(
     if plan is None and (columns or others["clip_values"] or others["any_delta"]):
         raise click.UsageError("--columns, --clip-values and --any-delta are for private fits, with --epsilon")
     panel, left_out = read_panel(table, **reading)
-    if plan is not None and panel.has_column_ids:
+    if plan is not None:
         plan = _as_in(plan, panel.column_ids)
     began = perf_counter()
     model = OneSidedCompletion(

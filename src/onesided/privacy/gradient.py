@@ -73,11 +73,8 @@ def release_by_gradient(
     row_variance = overall.row_variance if center == "both" else 0.0
     factor, passes, detail = np.zeros((len(means), rank)), 0, "no pairs stood out from the noise" if rank else ""
     if rank and overall.pairs.sum() > 0:
-        factor, passes, detail = (
-            _passes(curator, overall, means, row_variance, rank, rng, progress),
-            curator.privacy.passes,
-            "",
-        )
+        factor = _passes(curator, overall, means, row_variance, rank, rng, progress)
+        passes, detail = curator.privacy.passes, ""
     solve = SolveResult(factor, "completed", (), passes, detail)
     return assembled(
         curator.privacy, curator.account(), columns, means, overall.mean_square, factor, row_variance, solve

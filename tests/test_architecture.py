@@ -14,6 +14,7 @@ SOURCE = Path(onesided.__file__).parent
 ROOMS = [
     "errors",
     "memory",
+    "arrays",
     "kernels",
     "pooling",
     "ids",
@@ -23,9 +24,9 @@ ROOMS = [
     "panel",
     "checkpoint",
     "packed",
-    "parts",
     "synthetic",
     "engines",
+    "parts",
     "tallies",
     "omega",
     "moments",

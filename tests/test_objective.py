@@ -186,7 +186,7 @@ def test_rough_products_are_those_of_some_rows(monkeypatch):
     objective = RowObjective(panel, row_effect=True)
     exact = objective.products(V)
     np.testing.assert_array_equal(objective.rough_products(V), exact)
-    monkeypatch.setattr("onesided.objective.rows.SAMPLED_ENTRIES", 6000)  # a quarter of them
+    monkeypatch.setattr("onesided.engines.processor.SAMPLED_ENTRIES", 6000)  # a quarter of them
     rough = RowObjective(panel, row_effect=True).rough_products(V)
     assert 0 < np.linalg.norm(rough - exact) < 0.15 * np.linalg.norm(exact)
 

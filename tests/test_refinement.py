@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from onesided import Panel, synthetic
+from onesided.engines.engine import engine_for
 from onesided.kernels.reference import posterior_sums, unpacked
 from onesided.refinement import refine, working_memory
-from onesided.row_space import complete, known_columns
+from onesided.row_space import complete
 from tests.conftest import random_panel
 
 
@@ -50,7 +51,9 @@ def test_one_pass_is_the_regression_of_columns_on_rows(center):
     loadings = start.loadings
     rows = (panel.indptr[:-1], panel.indptr[1:], panel.row_weights, panel.columns, panel.values)
     certain = np.zeros((12, (loadings.shape[1] + 1) * (loadings.shape[1] + 2) // 2))
-    second, first, _, total = posterior_sums(*rows, *known_columns(start.mean, loadings, noise, certain, np.float64))
+    second, first, _, total = posterior_sums(
+        *rows, *engine_for(panel).known(start.mean, loadings, noise, certain, exact=True)
+    )
     second, total = unpacked(second), unpacked(total)
     effect = loadings.shape[1] - 2
     free = [0] * (center != "none") + list(range(1 + effect, 3 + effect))

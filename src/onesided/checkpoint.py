@@ -51,6 +51,11 @@ class Work:
     def __init__(self, place: Path | None = None) -> None:
         self._place = place
 
+    @property
+    def kept(self) -> bool:
+        """Whether there is a place for it."""
+        return self._place is not None
+
     def load(self, kind: str) -> State | None:
         """What was saved last; None where nothing was."""
         from safetensors import SafetensorError, safe_open

@@ -34,18 +34,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onesided.arrays import host
+from onesided.engines.engine import Engine, engine_for
 from onesided.engines.local import cut, in_order
 from onesided.errors import InputError
-from onesided.kernels import cpu, posterior
+from onesided.kernels import cpu
 from onesided.kernels.reference import unpacked
 from onesided.panel import Panel
 from onesided.pooling import pull, pulled, variance_between, variance_within
-from onesided.row_space import RowSpace, known_columns
+from onesided.row_space import RowSpace
 
 Array = npt.NDArray[Any]
 
 CHUNK = 1 << 21  # numbers held at a time on the way to variances
-SCORED_AT_A_TIME = 1 << 15  # rows and entries of a block that is scored
 LEAST_PULL = 5.0  # entries: a row of one or two says little of its noise
 LEAST_LEVEL = 0.8  # below it, variances are at the noise's floor, not fitted too closely
 
@@ -68,7 +69,7 @@ class RowNoise:
     def scales(self, sums: Array, counts: Array, overlap: Array) -> Array:
         """What the variances of rows are multiplied with, given their sums of e²/s²."""
         fitted = float(np.clip(self.level, LEAST_LEVEL, 1.0))
-        return pulled(sums / fitted, counts, self.pull, overlap=overlap, towards=max(self.level, 1.0))
+        return np.asarray(pulled(sums / fitted, counts, self.pull, overlap=overlap, towards=max(self.level, 1.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,27 +190,17 @@ class BestLinearPredictor:
 
         The log score, e², e²/s², its square, and the overlap (:func:`onesided.kernels.reference.leave_one_out`).
         """
-        known, rows = self._known, np.flatnonzero(weights)
-        starts, stops = panel.indptr[:-1][rows], panel.indptr[1:][rows]
-        blocks = cut(np.concatenate([[0], np.cumsum(1 + stops - starts)]), SCORED_AT_A_TIME)
-        parts = in_order(
-            lambda at: posterior.leave_one_out(
-                starts[slice(*at)], stops[slice(*at)], panel.columns, panel.values, *known
-            ),
-            blocks,
-        )
-        sums = np.zeros((panel.n_rows, 5))
-        for (first, last), part in zip(blocks, parts, strict=True):
-            sums[rows[first:last]] = part
-        return sums
+        engine = engine_for(panel, weights)
+        return host(engine.leave_one_out(self._known(engine)))
 
     def learn_row_noise(self, panel: Panel) -> RowNoise:
         """How the rows of a panel differ, those that were fitted."""
-        weights, counts = panel.row_weights, panel.row_counts
-        _, _, sums, squares, overlap = self.leave_one_out(panel, weights).T
+        engine = engine_for(panel)
+        weights, counts = engine.array(panel.row_weights), engine.array(panel.row_counts)
+        _, _, sums, squares, overlap = engine.leave_one_out(self._known(engine)).T
         within = variance_within(sums, squares, counts, overlap=overlap, weights=weights)
         between = variance_between(sums, counts, within, overlap=overlap, weights=weights)
-        level = float(np.sum(weights * sums)) / float(np.sum(weights * counts))
+        level = float((weights * sums).sum()) / float((weights * counts).sum())
         return RowNoise(pull(within, between, LEAST_PULL), level)
 
     def _scales(self, panel: Panel) -> Array:
@@ -219,21 +210,29 @@ class BestLinearPredictor:
         _, _, sums, _, overlap = self.leave_one_out(panel, np.ones(panel.n_rows)).T
         return np.sqrt(self.row_noise.scales(sums, panel.row_counts, overlap))
 
+    def _known(self, engine: Engine) -> Any:
+        """The columns where an engine works, brought there once for all panels of one place.
+
+        In double precision: where an entry all but settles its own prediction, 1 − h is a small difference.
+        """
+        if engine.place not in self._brought:
+            self._brought.clear()
+            mean, loadings, noise = map(engine.array, (self.mean, self.loadings, self.noise_variance))
+            spread = None if self.spread is None else engine.array(self.spread)
+            self._brought[engine.place] = engine.known(mean, loadings, noise, spread, exact=True)
+        return self._brought[engine.place]
+
     @cached_property
-    def _known(self) -> tuple[Any, ...]:
-        # In double precision: where an entry all but settles its own prediction, 1 − h is a small difference.
-        return known_columns(self.mean, self.loadings, self.noise_variance, self.spread, np.float64)
+    def _brought(self) -> dict[Any, Any]:
+        return {}
 
     def _solve(self, panel: Panel, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
-        k, known = self.loadings.shape[1], self._known
-
-        def solve(indptr: Array) -> tuple[Array, ...]:
-            halves = cpu.padded(np.empty((len(indptr) - 1, 0)), (k + 1) * (k + 2) // 2)
-            posterior.row_posterior(indptr[:-1], indptr[1:], panel.columns, panel.values, *known, halves)
-            full = unpacked(halves[:, : (k + 1) * (k + 2) // 2])
-            return keep(full[:, 0, 1:].copy(), full[:, 1:, 1:].copy())
-
-        return _row_by_row(panel, (k + 1) ** 2, solve)
+        engine = engine_for(panel)
+        parts = []
+        for _, halves in engine.row_posteriors(self._known(engine)):
+            full = unpacked(halves)
+            parts.append(keep(full[:, 0, 1:].copy(), full[:, 1:, 1:].copy()))
+        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
 @dataclass(frozen=True, eq=False)

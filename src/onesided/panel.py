@@ -90,6 +90,8 @@ class Panel:
            [nan,  3.]])
     """
 
+    place: Any = None  # where passes over it run, if not on this machine's processor
+
     def __init__(
         self,
         indptr: Array,
@@ -325,7 +327,8 @@ class Panel:
         """
         panel = object.__new__(Panel)
         panel.__dict__.update(self.__dict__)
-        panel.__dict__.pop("by_column", None)
+        for name in ("by_column", "place"):  # what holds the values as they were
+            panel.__dict__.pop(name, None)
         panel.values = _frozen(self.values - means[self.columns])
         return panel
 

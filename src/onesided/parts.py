@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.kernels import cpu
+from onesided.engines.engine import engine_for
 from onesided.panel import Panel
 
 Array = npt.NDArray[Any]
@@ -28,7 +28,7 @@ def linked_parts(panel: Panel) -> Array:
     >>> linked_parts(Panel.from_arrays(rows, columns, np.ones(7)))
     array([ 0,  1,  0,  1,  0, -1])
     """
-    smallest = cpu.linked_columns(panel.indptr, panel.columns, panel.row_weights, panel.n_columns)
+    smallest = engine_for(panel).linked_columns()
     sizes = np.bincount(smallest, minlength=panel.n_columns)
     number = np.empty(panel.n_columns, dtype=np.int64)
     number[np.argsort(-sizes, kind="stable")] = np.arange(panel.n_columns)

@@ -15,9 +15,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from onesided.arrays import namespace
+
+Array = Any  # of numpy or torch
 
 
 def variance_within(
@@ -28,9 +29,9 @@ def variance_within(
     >>> variance_within(np.array([2.0, 9.0]), np.array([4.0, 29.0]), np.array([2.0, 3.0]))
     1.3333333333333333
     """
-    total, overlap = np.where(counts > 0, counts, 1.0), counts if overlap is None else overlap
-    left = np.sum(weights * (squares - sums**2 / total))
-    spare = np.sum(weights * np.maximum(counts - overlap / total, 0.0))
+    total, overlap = _at_least_one(counts), counts if overlap is None else overlap
+    left = (weights * (squares - sums**2 / total)).sum()
+    spare = (weights * (counts - overlap / total).clip(0.0)).sum()
     return max(float(left), 0.0) / float(spare) if spare > 0 else 0.0
 
 
@@ -43,11 +44,11 @@ def variance_between(
     >>> variance_between(sums, counts, within=2.0)
     49.0
     """
-    total, overlap = np.where(counts > 0, counts, 1.0), counts if overlap is None else overlap
-    n = float(np.sum(weights * counts))
-    around = np.sum(weights * counts * (sums / total - np.sum(weights * sums) / n) ** 2)
-    chance = within * float(np.sum(weights * overlap * (1 / total - 1 / n)))
-    spare = n - float(np.sum(weights * counts**2)) / n
+    total, overlap = _at_least_one(counts), counts if overlap is None else overlap
+    n = float((weights * counts).sum())
+    around = (weights * counts * (sums / total - (weights * sums).sum() / n) ** 2).sum()
+    chance = within * float((weights * overlap * (1 / total - 1 / n)).sum())
+    spare = n - float((weights * counts**2).sum()) / n
     return (float(around) - chance) / spare if spare > 0 else 0.0
 
 
@@ -67,6 +68,10 @@ def pulled(sums: Array, counts: Array, k: float, *, overlap: Array | None = None
     array([1.        , 1.66666667])
     """
     if not np.isfinite(k):
-        return np.full(len(counts), towards)
-    share = counts / np.where(counts > 0, counts if overlap is None else overlap, 1.0)  # m / n
+        return namespace(sums).full_like(sums, towards)
+    share = counts / namespace(sums).where(counts > 0, counts if overlap is None else overlap, 1.0)  # m / n
     return (k * towards + share * sums) / (k + share * counts)
+
+
+def _at_least_one(counts: Array) -> Array:
+    return namespace(counts).where(counts > 0, counts, 1.0)

@@ -25,21 +25,22 @@ and nothing is of size n r²: some rows at a time are solved, and then tell all 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from onesided.arrays import host, like, namespace
 from onesided.checkpoint import NOWHERE, Work
-from onesided.engines.local import Run, cut, in_order, single_blas_thread, workers
-from onesided.kernels import cpu, posterior
-from onesided.kernels.reference import packed, unpacked
+from onesided.engines.engine import Sums, engine_for
+from onesided.engines.local import single_blas_thread
+from onesided.engines.processor import chunks
+from onesided.kernels.reference import unpacked
 from onesided.panel import Panel
 from onesided.pooling import pull, pulled, variance_between, variance_within
-from onesided.row_space import NOISE_FLOOR, Center, Refinement, RowSpace, chunks, known_columns, principal_rotation
+from onesided.row_space import NOISE_FLOOR, Center, Refinement, RowSpace, principal_rotation
 from onesided.solvers.result import Progress
-from onesided.tallies import largest_value, tally
+from onesided.tallies import tally
 
 Array = npt.NDArray[Any]
 Refine = Literal["auto", "none", "variational"]
@@ -50,19 +51,8 @@ LEAST_PULL = 20.0  # of the mean noise on that of a column, in entries: a few en
 NOISE_PASSES = 5  # that only find each column's own noise, where all weighed alike before
 START_NOISE = 0.1  # of the variance, at least: noise that starts too low takes many passes to rise
 START_SPREAD = 0.05  # of the variance: a prior variance for directions that the start leaves empty
-HELD = 1 << 22  # numbers of rows that are solved at a time: enough that a column is met often, few enough for cache
-PIECES = 16  # into which the rows that are held are cut for threads
-MOVING = (  # what a pass changes of the columns
-    "center",
-    "loadings",
-    "spread",
-    "noise",
-    "row_mean",
-    "row_covariance",
-    "prior_mean",
-    "prior_covariance",
-    "mean_noise",
-)
+MOVING_THERE = ("center", "loadings", "spread", "noise")  # what a pass changes of the columns, where it runs,
+MOVING_HERE = ("row_mean", "row_covariance", "prior_mean", "prior_covariance", "mean_noise")  # and on the host
 MEMORY = 1 << 29  # bytes beyond which "auto" leaves the moment solution as it is
 
 
@@ -105,19 +95,22 @@ def refine(
         done, change, noise_passes = 0, np.inf, NOISE_PASSES if columns.alike else 0
         if (before := work.load("refine")) is not None:
             done, change, noise_passes = (before.pop(name) for name in ("done", "change", "noise_passes"))
+            before |= {name: like(columns.center, before[name]) for name in MOVING_THERE}
             columns = replace(columns, **before)
 
         def save() -> None:
-            ahead = {"done": done, "change": change, "noise_passes": noise_passes}
-            work.save("refine", {name: getattr(columns, name) for name in MOVING} | ahead)
+            if work.kept:
+                there = {name: host(getattr(columns, name)) for name in MOVING_THERE}
+                here = {name: getattr(columns, name) for name in MOVING_HERE}
+                work.save("refine", there | here | {"done": done, "change": change, "noise_passes": noise_passes})
 
         while columns.free.any() and done < passes and not (done > 1 and change < TOLERANCE):
             last = columns.moving()
-            columns = columns.updated(rows.sums(columns.known(rows.dtype)), rows)
+            columns = columns.updated(rows.engine.posterior_sums(columns.known(rows)), rows)
             done, change = done + 1, _change(last, columns.moving())
             save()
             if progress is not None:
-                progress(done, float(np.log(columns.noise).mean()))
+                progress(done, float(namespace(columns.noise).log(columns.noise).mean()))
         while noise_passes > 0:
             columns, noise_passes = columns.with_own_noise(rows), noise_passes - 1
             save()
@@ -125,11 +118,11 @@ def refine(
         return replace(found, refinement=Refinement(done, change if done else 0.0))
 
 
-def _change(before: Array, after: Array) -> float:
+def _change(before: Any, after: Any) -> float:
     """‖AAᵀ − BBᵀ‖ / ‖BBᵀ‖ of what moves, from small products."""
-    unit = float(np.max(np.abs(after))) or 1.0  # so that no fourth power can overflow or vanish
+    unit = float(abs(after).max()) or 1.0  # so that no fourth power can overflow or vanish
     before, after = before / unit, after / unit
-    old, new, both = before.T @ before, after.T @ after, before.T @ after
+    old, new, both = map(host, (before.T @ before, after.T @ after, before.T @ after))
     size = float(np.sum(new**2))
     difference = float(np.sum(old**2)) + size - 2 * float(np.sum(both**2))
     return float(np.sqrt(max(difference, 0.0) / size)) if size > 0 else 0.0
@@ -146,14 +139,13 @@ class Rows:
     """The rows that count, and what can be said of them before the first pass.
 
     Values are measured in ``unit``, their root mean square around the means, so that single precision can hold sums.
+    What is of columns lies where passes run.
     """
 
     def __init__(self, panel: Panel, mean: Array) -> None:
-        active = np.flatnonzero((panel.row_weights > 0) & (panel.row_counts > 0))
-        self.starts, self.stops = panel.indptr[:-1][active], panel.indptr[1:][active]
-        self.weights, self.columns, self.values = panel.row_weights[active], panel.columns, panel.values
-        unit = largest_value(panel) or 1.0
-        own = tally(panel, mean, unit)
+        self.engine = engine_for(panel)
+        unit = self.engine.largest_value() or 1.0
+        own = tally(self.engine, self.engine.array(mean), unit)
         size = float(np.sqrt(own.mean_square))
         self.unit, self.counts, self.placed = unit * size, own.counts, own.beside > 0
         if size > 0:
@@ -161,82 +153,22 @@ class Rows:
             self.within = variance_within(own.squares, own.fourths, self.counts)
             self.between = variance_between(own.squares, self.counts, self.within)
 
-    def noise(self, residual: Array, mean_noise: float) -> Array:
+    def noise(self, residual: Any, mean_noise: float) -> Any:
         """ψ_j from the columns' sums of expected squared residuals."""
         relative = residual / mean_noise
         between = max(self.between, variance_between(relative, self.counts, self.within))
         return mean_noise * pulled(relative, self.counts, pull(self.within, between, LEAST_PULL))
-
-    @property
-    def dtype(self) -> Any:
-        """The precision to work in."""
-        return self.values.dtype.type
-
-    def sums(self, known: tuple[Any, ...]) -> Sums:
-        """What rows tell about columns (:func:`onesided.kernels.reference.posterior_sums`)."""
-        sums = Sums.none(known)
-        held = np.concatenate([[0], np.cumsum(sums.second.shape[1] + 2 * (self.stops - self.starts))])
-        with workers() as run:
-            for first, last in cut(held, HELD):
-                parts = [slice(*part) for part in cut(held[first : last + 1], HELD // PIECES)]
-                self._tell(run, slice(first, last), parts, known, sums)
-        return sums
-
-    def _tell(self, run: Run, rows: slice, parts: list[slice], known: tuple[Any, ...], sums: Sums) -> None:
-        """Solve some rows, part by part, and add what they tell to the sums."""
-        starts, stops, weights, k = self.starts[rows], self.stops[rows], self.weights[rows], known[-1]
-        entries, information = (self.columns, self.values), known[4]
-        moments, means = (
-            cpu.padded(information[:0, :0], one.shape[1], len(starts)) for one in (sums.second, sums.first)
-        )
-        for c in range(0, information.shape[1], posterior.GROUP // information.itemsize):
-            add = partial(posterior.add_information, columns=self.columns, information=information, c=c)
-            run([partial(add, starts=starts[at], stops=stops[at], halves=moments[at]) for at in parts])
-
-        def solve(at: slice) -> Any:
-            posterior.solve_rows(starts[at], stops[at], *entries, *known, moments[at])
-            return posterior.row_moments(moments[at], weights[at], k, means[at])
-
-        by_column = partial(posterior.entries_by_column, starts, stops, *entries, *known[:2])
-        (met, begins, *entries_of), *totals = run([by_column, *(partial(solve, at) for at in parts)])
-        for total in totals:
-            sums.total[:] += total
-        told = (moments, means, sums.second, sums.first, sums.squares)
-        run(
-            [
-                partial(posterior.column_sums, met[low:high], begins[low : high + 1], *entries_of, *told)
-                for low, high in cut(begins, max(1, int(begins[-1]) // PIECES))
-            ]
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """What a pass adds up; lines are wider than they need be, as the kernels have them."""
-
-    second: Array  # Σ w E[z̃ z̃ᵀ] of each column, lower halves, in the precision of the panel
-    first: Array  # Σ w e E[z̃]
-    squares: Array  # Σ w e²
-    total: Array  # Σ w E[z̃ z̃ᵀ] over all rows
-
-    @classmethod
-    def none(cls, known: tuple[Any, ...]) -> Sums:
-        center, information, k = known[1], known[4], known[-1]
-        wide = cpu.padded(information[:0, :0], k + 1).shape[1]
-        second = cpu.padded(information[:, :0], information.shape[1])
-        d = len(center)
-        return cls(second, np.zeros((d, wide)), np.zeros(d), np.zeros((k + 1) * (k + 2) // 2))
 
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
     """The posterior of the columns: coordinates (c_j, y_j), y_j = (τ, x_j) or x_j, of which some are ``free``."""
 
-    center: Array
+    center: Any
     unit: float  # of all but the center
-    loadings: Array
-    spread: Array  # V_j over (c_j, y_j), lower halves, in the precision of the panel
-    noise: Array
+    loadings: Any
+    spread: Any  # V_j over (c_j, y_j), lower halves, in the precision of the panel
+    noise: Any
     free: Array
     row_mean: Array  # z̄
     row_covariance: Array  # Λ
@@ -253,37 +185,44 @@ class _Columns:
         d, k = loadings.shape
         free = np.ones(k + 1, dtype=bool)
         free[0], free[1 : 1 + effect] = center != "none", False
+        array = rows.engine.array
         columns = cls(
-            start.mean,
+            array(start.mean),
             rows.unit,
-            loadings,
-            np.zeros((d, (k + 1) * (k + 2) // 2), rows.values.dtype),
-            np.maximum(noise, START_NOISE),
+            array(loadings),
+            like(rows.counts, np.zeros((d, (k + 1) * (k + 2) // 2), rows.engine.dtype)),
+            array(np.maximum(noise, START_NOISE)),
             free,
             np.zeros(k),
             np.eye(k),
             np.zeros(0),
             np.zeros((0, 0)),
-            max(float(rows.counts @ noise / rows.counts.sum()), START_NOISE),
+            max(float(rows.counts @ array(noise) / rows.counts.sum()), START_NOISE),
             NOISE_FLOOR,
             start.factor.shape[1] == 0,
         )
         return columns._with_priors(rows, START_SPREAD)
 
-    def moving(self) -> Array:
+    @property
+    def xp(self) -> Any:
+        """What columns are arrays of."""
+        return namespace(self.center)
+
+    def moving(self) -> Any:
         """What a pass changes: the centers around their mean, and the loadings, for standard rows."""
-        center = self.center / self.unit + self.loadings @ self.row_mean
-        return np.column_stack([center - center.mean(), self.loadings @ _root(self.row_covariance)])
+        center = self.center / self.unit + self.loadings @ like(self.center, self.row_mean)
+        turned = self.loadings @ like(self.center, _root(self.row_covariance))
+        return self.xp.column_stack([center - center.mean(), turned])
 
     @property
-    def weighed_by(self) -> Array:
+    def weighed_by(self) -> Any:
         """The noise by which a pass weighs the columns."""
-        return np.full_like(self.noise, self.mean_noise) if self.alike else self.noise
+        return self.xp.full_like(self.noise, self.mean_noise) if self.alike else self.noise
 
-    def known(self, dtype: Any) -> tuple[Any, ...]:
-        """As the kernels take it."""
-        rows = (self.row_mean, self.row_covariance, self.unit)
-        return known_columns(self.center, self.loadings, self.weighed_by, self.spread, dtype, *rows)
+    def known(self, rows: Rows) -> Any:
+        """As passes take it."""
+        of_rows = (self.row_mean, self.row_covariance, self.unit)
+        return rows.engine.known(self.center, self.loadings, self.weighed_by, self.spread, *of_rows)
 
     def updated(self, sums: Sums, rows: Rows) -> _Columns:
         """The columns after a pass, given what the rows tell about them."""
@@ -292,29 +231,21 @@ class _Columns:
         prior[np.ix_(self.free, self.free)] = np.linalg.inv(self.prior_covariance)
         expected = np.zeros(len(self.free))
         expected[self.free] = self.prior_mean
-        fixed = np.column_stack([np.zeros(len(self.center)), self.loadings])
+        fixed = self.xp.column_stack([0 * self.center, self.loadings])
         fixed[:, self.free] = 0.0  # what is fixed explains its share first
-        pull = np.tile(prior @ expected, (len(self.center), 1))
-        if self.free[0]:
-            pull -= np.outer(self.center / self.unit, prior[0])  # c_j is sought as a change from where it was
-
-        def update(part: slice) -> Any:
-            told = (sums.second[part], sums.first[part], sums.squares[part])
-            return posterior.column_posterior(*told, fixed[part], self.free, precision[part], prior, pull[part])
-
-        parts = list(chunks(*self.spread.shape))
-        at, residual, spread = fixed, np.empty_like(sums.squares), np.empty_like(self.spread)
-        for part, found in zip(parts, in_order(update, parts), strict=True):
-            at[part], spread[part], residual[part] = found
+        pull = 0 * fixed + like(self.center, prior @ expected)
+        if self.free[0]:  # c_j is sought as a change from where it was
+            pull -= (self.center / self.unit)[:, None] * like(self.center, prior[0])
+        at, spread, residual = rows.engine.column_posterior(sums, fixed, self.free, precision, prior, pull)
         mean_noise = max(float(residual.sum() / rows.counts.sum()), self.floor)
         moments = unpacked(sums.total) / sums.total[0]
         shift = moments[1:, 0] if self.free[0] else np.zeros(len(moments) - 1)  # else it has nowhere to go, and stays
         return replace(
             self,
             center=self.center + self.unit * at[:, 0],
-            loadings=at[:, 1:].copy(),
+            loadings=1.0 * at[:, 1:],
             spread=spread,
-            noise=np.maximum(rows.noise(residual, mean_noise), self.floor),
+            noise=rows.noise(residual, mean_noise).clip(self.floor),
             mean_noise=mean_noise,
             row_mean=shift,
             row_covariance=moments[1:, 1:] - np.outer(shift, shift),
@@ -322,54 +253,63 @@ class _Columns:
 
     def with_own_noise(self, rows: Rows) -> _Columns:
         """The same columns with the noise that each has when each is weighed by its own."""
-        sums = rows.sums(replace(self, alike=False).known(rows.dtype))
-        at = np.column_stack([np.zeros(len(self.center)), self.loadings])
-        moments, V = (unpacked(half[:, : self.spread.shape[1]].astype(float)) for half in (sums.second, self.spread))
-        residual = sums.squares - 2 * np.sum(at * sums.first[:, : at.shape[1]], axis=1)
-        residual += np.einsum("ja,jab,jb->j", at, moments, at) + np.sum(V * moments, axis=(1, 2))
-        noise = rows.noise(residual, max(float(residual.sum() / rows.counts.sum()), self.floor))
-        noise = np.maximum(noise, self.floor)
+        sums = rows.engine.posterior_sums(replace(self, alike=False).known(rows))
+        at = self.xp.column_stack([0 * self.center, self.loadings])
+        a, c = np.tril_indices(at.shape[1])
+        twice = like(at, np.where(a == c, 1.0, 2.0))
+        moments = sums.second[:, : len(a)] * twice
+        residual = sums.squares - 2 * (at * sums.first[:, : at.shape[1]]).sum(1)
+        residual += (moments * (at[:, a] * at[:, c] + self.spread)).sum(1)
+        noise = rows.noise(residual, max(float(residual.sum() / rows.counts.sum()), self.floor)).clip(self.floor)
+        spread = 1 * self.spread
         if self.free[0]:
-            V[:, 0, 0] = 1 / (1 / self.prior_covariance[0, 0] + moments[:, 0, 0] / noise)
-        return replace(self, noise=noise, spread=packed(V).astype(self.spread.dtype))
+            spread[:, 0] = 1 / (1 / self.prior_covariance[0, 0] + sums.second[:, 0] / noise)
+        return replace(self, noise=noise, spread=spread)
 
     def _with_priors(self, rows: Rows, least: float = 1e-9) -> _Columns:
         """The mean and covariance of (c_j, x_j) over the columns seen; ``least``, a share of the variance, is added."""
         seen = rows.counts > 0
-        at = np.column_stack([self.center / self.unit, self.loadings])[:, self.free][seen]
-        mean = at.mean(axis=0)
-        spread = unpacked(self.spread.mean(axis=0, dtype=np.float64, where=seen[:, None]))[np.ix_(self.free, self.free)]
-        covariance = (at - mean).T @ (at - mean) / len(at) + spread
+        at = self.xp.column_stack([self.center / self.unit, self.loadings])[:, self.free][seen]
+        mean = at.mean(0)
+        total = np.zeros(self.spread.shape[1])
+        for part in chunks(*self.spread.shape):
+            total += host(self.spread[part][seen[part]].sum(0, dtype=self.xp.float64))
+        spread = unpacked(total / len(at))[np.ix_(self.free, self.free)]
+        covariance = host((at - mean).T @ (at - mean)) / len(at) + spread
+        mean = host(mean)
         diagonal = np.diag_indices_from(covariance)
         covariance[diagonal] = (1 + 1e-9) * covariance[diagonal] + least
         return replace(self, prior_mean=mean, prior_covariance=covariance)
 
-    def row_space(self, start: RowSpace, placed: Array) -> RowSpace:
+    def row_space(self, start: RowSpace, placed: Any) -> RowSpace:
         """As a row space, with z = z̄ + Λ^½ z' in place of z, so that z' has mean zero and covariance I.
 
         As the root is upper triangular, a' is τ times the row effect still, the same for all columns. The factor is
         then turned to its principal axes. Columns never seen beside another are not placed in it.
         """
         k, effect, alone = len(self.row_mean), int(start.row_variance > 0), ~placed
-        root, noise, spread = _root(self.row_covariance), self.noise.copy(), np.empty(self.spread.shape)
-        loadings = self.loadings @ root
-        noise[alone] += np.sum(loadings[alone, effect:] ** 2, axis=1)
+        root, noise = _root(self.row_covariance), 1.0 * self.noise
+        spread = 0 * self.xp.asarray(self.spread, dtype=self.xp.float64)
+        loadings = self.loadings @ like(self.loadings, root)
+        noise[alone] += (loadings[alone, effect:] ** 2).sum(1)
         loadings[alone, effect:] = 0.0
         rotation = principal_rotation(loadings[:, effect:])
         change, turn = np.eye(k + 1), np.eye(k + 1)
         change[0, 1:], change[1:, 1:], turn[1 + effect :, 1 + effect :] = self.row_mean, root.T, rotation.T
-        change = turn @ change
+        change = like(loadings, turn @ change)
+        a, c = np.tril_indices(k + 1)
+        inside, whole = (a == c) & (a > 0), unpacked(np.arange(len(a))).astype(np.int64)
         for part in chunks(*self.spread.shape):
-            V = change @ unpacked(self.spread[part]) @ change.T
-            noise[part] += np.where(alone[part], np.trace(V[:, 1:, 1:], axis1=1, axis2=2), 0.0)
-            spread[part] = packed(V) * self.unit * self.unit
+            V = (change @ self.xp.asarray(self.spread[part], dtype=self.xp.float64)[:, whole] @ change.T)[:, a, c]
+            noise[part] += self.xp.where(alone[part], V[:, inside].sum(1), 0.0)
+            spread[part] = V * self.unit * self.unit
         spread[alone, 1:] = 0.0
         tau = float(loadings[0, 0]) * self.unit if effect else 0.0
         return replace(
             start,
-            mean=self.center + self.unit * (self.loadings @ self.row_mean),
-            factor=self.unit * (loadings[:, effect:] @ rotation),
+            mean=host(self.center + self.unit * (self.loadings @ like(loadings, self.row_mean))),
+            factor=host(self.unit * (loadings[:, effect:] @ like(loadings, rotation))),
             row_variance=tau**2,
-            noise_variance=noise * self.unit * self.unit,
-            spread=spread,
+            noise_variance=host(noise * self.unit * self.unit),
+            spread=host(spread),
         )

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from onesided.arrays import host, like, namespace
 from onesided.checkpoint import NOWHERE, Work
-from onesided.engines.local import in_order, single_blas_thread
+from onesided.engines.engine import engine_for
+from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError
-from onesided.kernels import cpu, posterior
-from onesided.kernels.reference import packed
 from onesided.objective.rows import Diagonal, RowObjective
 from onesided.panel import Panel
 from onesided.solvers.lbfgs import lbfgs
 from onesided.solvers.result import Progress, SolveResult
 from onesided.solvers.spectral import spectral_start
-from onesided.tallies import column_means, largest_value, tally
+from onesided.tallies import column_means, tally
 
 Array = npt.NDArray[Any]
 Center = Literal["none", "columns", "both"]
 
 SMALLEST_NOISE = 1e-300  # for a panel of zeros, which has no unit
-CHUNK = 1 << 20  # numbers held at a time when columns are gone through
 NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust single entries too far
 
 
@@ -106,9 +104,9 @@ def complete(
             panel, center=center, diagonal=diagonal, weight_exponent=weight_exponent, ridge=ridge
         )
         begun = work.load("start")
-        start = spectral_start(objective, rank, rng) if begun is None else begun["start"]
-        if begun is None:
-            work.save("start", {"start": start})
+        start = spectral_start(objective, rank, rng) if begun is None else objective.engine.array(begun["start"])
+        if begun is None and work.kept:
+            work.save("start", {"start": host(start)})
         solve = lbfgs(
             objective.value_and_gradient,
             start,
@@ -121,17 +119,18 @@ def complete(
         )
         factor = principal_axes(solve.factor * objective.scale)
         row_variance = objective.row_variance * objective.scale**2
-        found = RowSpace(mean, factor, np.empty(0), solve, row_variance)
-        return replace(found, noise_variance=noise_variance(panel, mean, found.loadings))
+        noise = host(noise_variance(panel, mean, factor, row_variance))
+        factor = host(factor)
+        return RowSpace(host(mean), factor, noise, replace(solve, factor=host(solve.factor)), row_variance)
 
 
 def moment_objective(
     panel: Panel, *, center: Center, diagonal: Diagonal, weight_exponent: float, ridge: float
-) -> tuple[Array, RowObjective]:
+) -> tuple[Any, RowObjective]:
     """The column means and the loss around them, rows weighed by their number of entries to a power."""
     counts = panel.row_counts
     weights = panel.row_weights * np.where(counts > 0, np.maximum(counts, 1) ** float(weight_exponent), 0.0)
-    mean = np.zeros(panel.n_columns) if center == "none" else column_means(panel)
+    mean = engine_for(panel).array(np.zeros(panel.n_columns)) if center == "none" else column_means(panel)
     return mean, RowObjective(
         panel,
         center=mean,
@@ -142,15 +141,25 @@ def moment_objective(
     )
 
 
-def principal_axes(factor: Array) -> Array:
+def principal_axes(factor: Any) -> Any:
     """The factor of the same XXᵀ whose columns are orthogonal, longest first, largest entry positive."""
-    return np.asarray(factor @ principal_rotation(factor))
+    return factor @ like(factor, principal_rotation(factor))
 
 
-def principal_rotation(factor: Array) -> Array:
-    """The orthogonal matrix that takes a factor to its principal axes."""
+def principal_rotation(factor: Any) -> Array:
+    """The orthogonal matrix that takes a factor to its principal axes.
+
+    On a device from the factor's inner products, which are few: columns shorter than 10⁻⁸ of the longest are then
+    orthogonal only to rounding beside that one.
+    """
     if factor.shape[1] == 0:
         return np.zeros((0, 0))
+    if not isinstance(factor, np.ndarray):
+        _, turn = np.linalg.eigh(host(factor.T @ factor))
+        turn = turn[:, ::-1]
+        vectors = factor @ like(factor, turn.copy())
+        largest = host(vectors[abs(vectors).argmax(0), np.arange(len(turn))])
+        return np.asarray(turn * np.where(largest < 0, -1.0, 1.0))
     vectors, _, axes = np.linalg.svd(factor, full_matrices=len(factor) < factor.shape[1])
     largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(vectors.shape[1])]
     signs = np.ones(len(axes))
@@ -158,23 +167,24 @@ def principal_rotation(factor: Array) -> Array:
     return np.asarray(axes.T * signs)
 
 
-def noise_variance(panel: Panel, mean: Array, factor: Array) -> Array:
+def noise_variance(panel: Panel, mean: Any, factor: Any, row_variance: float = 0.0) -> Any:
     """ψ_j: what the factor leaves of the variance of an entry, one value for all columns that it places.
 
-    The mean over entries of (v − μ_j)² − ‖x_j‖². A column that is never seen beside another has no factor, so
+    The mean over entries of (v − μ_j)² − ‖x_j‖² − τ². A column that is never seen beside another has no factor, so
     all of the variance is left.
     """
-    around = tally(panel, mean)
+    engine = engine_for(panel)
+    around = tally(engine, mean)
     total = around.mean_square
-    rounding = 1e-8 * largest_value(panel)
+    rounding = 1e-8 * engine.largest_value()
     floor = NOISE_FLOOR * total if total > 0 else max(rounding**2, SMALLEST_NOISE)
-    norms = np.sum(factor**2, axis=1)
+    norms = (factor**2).sum(1) + row_variance
     placed = norms > 0
     left = total
-    if np.any(around.counts[placed]):
+    if (around.counts[placed] > 0).any():
         explained = around.squares[placed] - around.counts[placed] * norms[placed]
         left = float(explained.sum() / around.counts[placed].sum())
-    return np.where(norms > 0, max(left, floor), max(total, floor))
+    return namespace(norms).where(placed, 0 * norms + max(left, floor), max(total, floor))
 
 
 def check_fittable(panel: Panel, rank: int) -> None:
@@ -191,43 +201,3 @@ def check_fittable(panel: Panel, rank: int) -> None:
         )
     if rank > d:
         raise InputError(f"rank={rank} is larger than the panel's {d} columns; choose at most {d}")
-
-
-def known_columns(
-    mean: Array,
-    loadings: Array,
-    noise: Array,
-    spread: Array | None,
-    dtype: Any,
-    row_mean: Array | None = None,
-    row_covariance: Array | None = None,
-    unit: float = 1.0,
-) -> tuple[Any, ...]:
-    """What is known of columns and of rows in general, as the kernels of row posteriors take it.
-
-    Rows are N(0, I) where nothing else is said. ``dtype`` is the precision to work in, ``unit`` that in which all but
-    the means are given.
-    """
-    d, k = loadings.shape
-    row_mean = np.zeros(k) if row_mean is None else row_mean
-    row_covariance = np.eye(k) if row_covariance is None else row_covariance
-    prior = np.zeros((k + 1, k + 1))
-    prior[1:, 1:] = np.linalg.inv(row_covariance)
-    prior[1:, 0] = -prior[1:, 1:] @ row_mean
-    floor = 1 / float(np.linalg.eigvalsh(row_covariance)[-1]) if k else 1.0
-    information = np.zeros((0, 0), dtype)
-    if spread is not None:
-        information = cpu.padded(np.empty((d, 0), dtype), spread.shape[1])
-        fill = posterior.column_information
-        parts = list(chunks(*spread.shape))
-        for _ in in_order(lambda at: fill(loadings[at], noise[at], spread[at], information[at]), parts):
-            pass
-    wide = cpu.padded(loadings.astype(dtype, copy=False))
-    return unit, mean, wide, 1 / noise, information, packed(prior).astype(dtype), floor, k
-
-
-def chunks(n: int, width: int) -> Iterator[slice]:
-    """Slices of n columns, such that not many matrices of which each half has ``width`` numbers are held at a time."""
-    step = max(1, CHUNK // max(1, 2 * width))
-    for first in range(0, n, step):
-        yield slice(first, first + step)

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.local import LocalEngine
-from onesided.kernels import cpu
+from onesided.engines.engine import Engine, engine_for
 from onesided.panel import Panel
 
 Array = npt.NDArray[Any]
@@ -22,17 +21,17 @@ Array = npt.NDArray[Any]
 class Tally:
     """Sums over rows, w their weights and m their numbers of entries, of e = (v − c_j) / scale.
 
-    The first seven are of each column, over the rows that have it. The last three are over all products p of two
-    different entries of a row.
+    The first seven are of each column, over the rows that have it, and lie where passes run. The last three are over
+    all products p of two different entries of a row.
     """
 
-    counts: Array  # w
-    beside: Array  # w, of rows with another entry
-    sums: Array  # we
-    squares: Array  # we²
-    fourths: Array  # we⁴
-    pairs: Array  # w (m − 1)
-    shared: Array  # w² (m − 1)
+    counts: Any  # w
+    beside: Any  # w, of rows with another entry
+    sums: Any  # we
+    squares: Any  # we²
+    fourths: Any  # we⁴
+    pairs: Any  # w (m − 1)
+    shared: Any  # w² (m − 1)
     product_weight: float  # w
     products: float  # wp
     squared_products: float  # wp²
@@ -68,41 +67,27 @@ class Tally:
         )
 
 
-def tally(panel: Panel, center: Array | None = None, scale: float = 1.0, *, weights: Array | None = None) -> Tally:
-    """The sums of a panel, by its own row weights or others.
+def tally(rows: Panel | Engine, center: Any = None, scale: float = 1.0, *, weights: Array | None = None) -> Tally:
+    """The sums of a panel, by its own row weights or others; or of the rows of an engine, which are where it is.
 
     >>> sums = tally(Panel.from_dense([[1.0, 3.0], [np.nan, 2.0]]))
     >>> sums.counts, sums.beside, sums.squares, sums.mean_product
     (array([1., 2.]), array([1., 1.]), array([ 1., 13.]), 3.0)
     """
-    center = np.zeros(panel.n_columns) if center is None else center
-    sums, products = LocalEngine(panel, weights).sum(
-        lambda rows: cpu.column_sums(rows.indptr, rows.columns, rows.values, rows.weights, center, scale)
-    )
-    return Tally(*np.ascontiguousarray(sums.T), *map(float, products))
+    engine = engine_for(rows, weights) if isinstance(rows, Panel) else rows
+    sums, products = engine.column_sums(engine.array(np.zeros(engine.n_columns)) if center is None else center, scale)
+    return Tally(*sums, *map(float, products))
 
 
 def largest_value(panel: Panel) -> float:
     """The largest magnitude among the entries."""
-    return max(float(panel.values.max(initial=0.0)), -float(panel.values.min(initial=0.0)))
+    return engine_for(panel).largest_value()
 
 
-def column_means(panel: Panel) -> Array:
+def column_means(panel: Panel) -> Any:
     """The weighted mean of each column; the mean of all entries for a column never seen.
-
-    Values are taken as differences from the column's first of positive weight, so that the mean of a constant column
-    is exact.
 
     >>> column_means(Panel.from_dense([[1.0, np.nan], [2.0, np.nan]]))
     array([1.5, 1.5])
     """
-    engine = LocalEngine(panel)
-    seen, first = np.zeros(panel.n_columns, dtype=bool), np.zeros(panel.n_columns)
-    for there, values in engine.map(
-        lambda rows: cpu.first_values(rows.indptr, rows.columns, rows.values, rows.weights, panel.n_columns)
-    ):
-        first[there & ~seen] = values[there & ~seen]
-        seen |= there
-    around = tally(panel, first)
-    means = first + around.sums / np.where(seen, around.counts, 1.0)
-    return np.where(seen, means, around.counts @ means / (around.counts.sum() or 1.0))
+    return engine_for(panel).column_means()

@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from onesided.arrays import host, inner
 from onesided.engines.local import single_blas_thread
 from onesided.errors import InputError, check_choice, counted
 from onesided.measurement import column_positions, pair_positions
@@ -244,10 +245,11 @@ def _refit(panel: Panel, whole: _Fit, center: Center, diagonal: Diagonal, weight
     mean, objective = moment_objective(
         panel, center=center, diagonal=diagonal, weight_exponent=weight_exponent, ridge=np.sqrt(2) * RIDGE
     )
-    start = np.where(objective.pair_counts[:, None] > 0, whole.factor / objective.scale, 0.0)
+    start = objective.engine.array(whole.factor / objective.scale)
+    start[objective.pair_counts == 0] = 0.0
     metric = objective.metric(start)
     loss, gradient = objective.value_and_gradient(start)
-    opened = float(np.vdot(gradient, metric(gradient))) / 2
+    opened = float(inner(gradient, metric(gradient))) / 2
     solve = lbfgs(
         objective.value_and_gradient,
         start,
@@ -257,7 +259,8 @@ def _refit(panel: Panel, whole: _Fit, center: Center, diagonal: Diagonal, weight
         resolution=objective.resolution,
     )
     row_variance = objective.row_variance * objective.scale**2
-    return _Fit(_loadings(mean, row_variance, solve.factor * objective.scale), solve.status == "converged")
+    factor = host(solve.factor) * objective.scale
+    return _Fit(_loadings(host(mean), row_variance, factor), solve.status == "converged")
 
 
 def _spectrum(factor: Array) -> tuple[Array, Array]:

@@ -18,13 +18,15 @@ import numpy.typing as npt
 from sklearn.utils._param_validation import Interval
 
 from onesided.baselines.baseline import Baseline
+from onesided.engines.engine import Sums
 from onesided.engines.local import single_blas_thread
+from onesided.engines.processor import chunks
 from onesided.estimator import generator, warn_of_parts, with_weights_as_counts
 from onesided.imputation import BestLinearPredictor
 from onesided.kernels.reference import unpacked
 from onesided.panel import Panel
-from onesided.refinement import Rows, Sums
-from onesided.row_space import check_fittable, chunks, known_columns, noise_variance, principal_axes
+from onesided.refinement import Rows
+from onesided.row_space import check_fittable, noise_variance, principal_axes
 from onesided.second_moment import Measured
 from onesided.solvers.result import Progress, SolveResult
 from onesided.tallies import column_means, tally
@@ -137,7 +139,7 @@ def _expected(rows: Rows, mean: Array, loadings: Array, noise: Array) -> Sums:
     """What rows tell about columns, given the columns."""
     d, k = loadings.shape
     known = np.zeros((d, (k + 1) * (k + 2) // 2))  # up to a covariance of zero
-    return rows.sums(known_columns(mean, loadings, noise, known, rows.dtype, unit=rows.unit))
+    return rows.engine.posterior_sums(rows.engine.known(mean, loadings, noise, known, unit=rows.unit))
 
 
 def _maximised(sums: Sums, rows: Rows, noise: Array, least: float) -> tuple[Array, Array, Array]:

@@ -23,16 +23,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.local import LocalEngine
+from onesided.arrays import host, like
+from onesided.engines.engine import Engine, engine_for
 from onesided.errors import InputError, check_choice
-from onesided.kernels import cpu
 from onesided.panel import Panel
 from onesided.tallies import Tally, largest_value, tally
 
 Array = npt.NDArray[Any]
 Diagonal = Literal["fit", "free"]
 
-SAMPLED_ENTRIES = 1 << 22  # of rows from which products are estimated
 LEAST_SHARE = 0.02  # of the mean: no column and no direction is taken to be flatter than this
 
 
@@ -43,7 +42,8 @@ class RowObjective:
     ----------
     panel : Panel
     center : array of d, optional
-        Subtracted from each column's values before anything else.
+        Subtracted from each column's values before anything else. It lies where the panel's engine works, as all does
+        that goes in or comes out below.
     weights : array of n, optional
         Row weights, in place of the panel's own.
     diagonal : "fit" or "free"
@@ -64,7 +64,7 @@ class RowObjective:
         self,
         panel: Panel,
         *,
-        center: Array | None = None,
+        center: Any = None,
         weights: Array | None = None,
         diagonal: Diagonal = "free",
         ridge: float = 0.0,
@@ -72,54 +72,48 @@ class RowObjective:
     ) -> None:
         check_choice("diagonal", diagonal, ("fit", "free"))
         self.n_columns, self.diagonal = panel.n_columns, diagonal
-        self._center = np.zeros(panel.n_columns) if center is None else center
-        unit = max(largest_value(panel), float(np.max(np.abs(self._center)))) or 1.0  # whose square is a number
-        own = tally(panel, self._center, unit, weights=weights)
+        self.engine = engine_for(panel, weights)
+        self._center = self.engine.array(np.zeros(panel.n_columns)) if center is None else center
+        unit = max(self.engine.largest_value(), float(abs(self._center).max())) or 1.0  # whose square is a number
+        own = tally(self.engine, self._center, unit)
         size = float(np.sqrt(own.mean_square)) or 1.0
         own, self.scale = own.in_units_of(size), unit * size
         self.counts, self.squares = own.counts, own.squares
         self.pair_counts = own.pairs  # Σ_{i≠j} N_ij for each column j: how much weight it shares with others
         self.ridge = ridge * _sampling_noise(own)
         self.row_variance = max(own.mean_product, 0.0) if row_effect else 0.0
-        self._dtype = panel.values.dtype
-        self._panel, self._weights = panel, panel.row_weights if weights is None else weights
-        self.engine = LocalEngine(panel, weights)
-        self.resolution = 10 * float(np.finfo(self._dtype).eps)  # relative rounding error of a loss
+        self.resolution = 10 * float(np.finfo(self.engine.dtype).eps)  # relative rounding error of a loss
         self._origin = 0.0
         if self.row_variance > 0:
-            self._origin = self.value_and_gradient(np.zeros((panel.n_columns, 1)))[0]
+            self._origin = self.value_and_gradient(self.engine.array(np.zeros((panel.n_columns, 1))))[0]
 
-    def value_and_gradient(self, X: Array) -> tuple[float, Array]:
+    def value_and_gradient(self, X: Any) -> tuple[float, Any]:
         """L(X) and its gradient, in one pass over the rows."""
         if X.shape[1] == 0:  # rank zero: nothing to fit
-            return 0.0, np.zeros(X.shape)
-        about = cpu.lines(X, self._center, self._dtype, np.sqrt(self.row_variance))
-        loss, gradient = self.engine.sum(
-            lambda rows: cpu.row_pass(rows.indptr, rows.columns, rows.values, rows.weights, self.scale, about)
-        )
-        gradient = gradient[:, about.rank - X.shape[1] :]
-        free = (self.counts, self.squares) if self.diagonal == "free" else (np.zeros(len(X)), np.zeros(len(X)))
-        loss += cpu.own_terms(X, *free, self.row_variance, self.ridge, gradient)
+            return 0.0, self.engine.array(np.zeros(X.shape))
+        loss, gradient = self.engine.row_pass(X, self._center, self.scale, float(np.sqrt(self.row_variance)))
+        share = 1.0 if self.diagonal == "free" else 0.0
+        own = (share * self.counts, share * self.squares)
+        loss += self.engine.own_terms(X, *own, self.row_variance, self.ridge, gradient)
         return loss - self._origin, gradient
 
-    def curvature(self, X: Array) -> Array:
+    def curvature(self, X: Any) -> Any:
         """The Hessian's diagonal blocks ∂²L/∂x_j², one r × r matrix per column.
 
         2 Σ_{u∋j} w (A_u − x_j x_jᵀ) + 2ρI when the diagonal is free; when it is fitted,
         2 Σ_{u∋j} w A_u + 2 N_jj (x_j x_jᵀ + (‖x_j‖² + τ² − T̂_jj) I) + 2ρI.
         """
-        factor = np.ascontiguousarray(X, dtype=self._dtype)
-        (blocks,) = self.engine.sum(lambda block: (cpu.curvature(block.indptr, block.columns, block.weights, factor),))
+        blocks = self.engine.curvature(X)
         own = X[:, :, None] * X[:, None, :]
-        slack = np.full(self.n_columns, self.ridge)
+        slack = self.ridge + 0 * self.counts
         if self.diagonal == "free":
-            blocks -= self.counts[:, None, None] * own
+            blocks = blocks - self.counts[:, None, None] * own
         else:
-            blocks += self.counts[:, None, None] * own
-            slack = slack + self.counts * np.sum(X**2, axis=1) - self.own
-        return np.asarray(2 * blocks + 2 * slack[:, None, None] * np.eye(X.shape[1]))
+            blocks = blocks + self.counts[:, None, None] * own
+            slack = slack + self.counts * (X * X).sum(1) - self.own
+        return 2 * blocks + 2 * slack[:, None, None] * self.engine.array(np.eye(X.shape[1]))
 
-    def metric(self, X: Array) -> Callable[[Array], Array]:
+    def metric(self, X: Any) -> Callable[[Any], Any]:
         """An approximate inverse Hessian near X: the curvature of x_j taken as 2 c_j S + 2ρI.
 
         c_j is the weight that column j shares with others (and with itself when the diagonal is fitted) and S
@@ -130,43 +124,34 @@ class RowObjective:
         if X.shape[1] == 0 or not seen.any():
             return lambda gradient: gradient
         weight = weight + LEAST_SHARE * weight[seen].mean()
-        strengths, axes = np.linalg.eigh((X * weight[:, None]).T @ X / weight.sum())
+        strengths, axes = np.linalg.eigh(host((X * weight[:, None]).T @ X / weight.sum()))
         strengths = np.maximum(strengths, LEAST_SHARE * max(float(strengths[-1]), np.finfo(float).tiny))
-        curvature = 2 * (weight[:, None] * strengths + self.ridge)
-        return lambda gradient: (gradient @ axes / curvature) @ axes.T
+        strengths, axes = like(X, strengths), like(X, axes)
+
+        def apply(gradient: Any) -> Any:
+            along = gradient @ axes
+            along /= 2 * (weight[:, None] * strengths + self.ridge)
+            return along @ axes.T
+
+        return apply
 
     @property
-    def own(self) -> Array:
+    def own(self) -> Any:
         """The diagonal of the sums of products, Σ w v_j², less the row effect."""
         return self.squares - self.row_variance * self.counts
 
-    def products(self, V: Array) -> Array:
+    def products(self, V: Any) -> Any:
         """The weighted sums of products off the diagonal, M̂ᵀ diag(w) M̂ − τ²N, applied to the columns of V."""
-        return self._products(self.engine, V)
+        return self.engine.gram_product(V, self._center, self.scale, self.row_variance)
 
-    def rough_products(self, V: Array) -> Array:
+    def rough_products(self, V: Any) -> Any:
         """The same as estimated from some of the rows, drawn at random, where there are many entries."""
         engine, share = self._sample
-        return self._products(engine, V) / share
-
-    def _products(self, engine: LocalEngine, V: Array) -> Array:
-        V = np.ascontiguousarray(V, dtype=np.float64)
-        around = (self._center, self.scale, self.row_variance, V)
-        (product,) = engine.sum(
-            lambda rows: (cpu.gram_product(rows.indptr, rows.columns, rows.values, rows.weights, *around),)
-        )
-        return np.asarray(product)
+        return engine.gram_product(V, self._center, self.scale, self.row_variance) / share
 
     @cached_property
-    def _sample(self) -> tuple[LocalEngine, float]:
-        """Rows with about SAMPLED_ENTRIES entries, and their share of the weight of all pairs."""
-        if self._panel.n_entries <= SAMPLED_ENTRIES:
-            return self.engine, 1.0
-        counts = self._panel.row_counts.astype(np.float64)
-        drawn = np.random.default_rng(0).random(len(counts)) < SAMPLED_ENTRIES / self._panel.n_entries
-        weights = np.where(drawn, self._weights, 0.0)
-        share = float(weights @ (counts * (counts - 1))) / float(self._weights @ (counts * (counts - 1)))
-        return (LocalEngine(self._panel, weights), share) if share > 0 else (self.engine, 1.0)
+    def _sample(self) -> tuple[Engine, float]:
+        return self.engine.drawn()
 
 
 def mean_squared_pair_error(panel: Panel, factor: Array) -> float:
@@ -175,20 +160,16 @@ def mean_squared_pair_error(panel: Panel, factor: Array) -> float:
     >>> round(mean_squared_pair_error(Panel.from_dense([[1.0, 3.0]]), np.ones((2, 1))), 12)
     4.0
     """
-    own = tally(panel, scale=largest_value(panel) or 1.0)
+    largest = largest_value(panel)
+    own = tally(panel, scale=largest or 1.0)
     if own.product_weight == 0:
         raise InputError("no row has two observed entries: there is no pair to compare with")
-    size = float(np.sqrt(own.mean_square)) * largest_value(panel)
+    size = float(np.sqrt(own.mean_square)) * largest
     scale = max(size, float(np.max(np.abs(factor), initial=0.0))) or 1.0
-    weights = panel.row_weights / panel.row_weights.max()
-    own, X = tally(panel, scale=scale, weights=weights), np.asarray(factor / scale, dtype=np.float64)
-    explained = 0.0
-    if X.shape[1]:
-        about = cpu.lines(X, np.zeros(panel.n_columns), np.float64)
-        explained = LocalEngine(panel, weights).sum(
-            lambda rows: cpu.row_pass(rows.indptr, rows.columns, rows.values, rows.weights, scale, about)
-        )[0]
-    norms = np.sum(X**2, axis=1)
+    engine = engine_for(panel, panel.row_weights / panel.row_weights.max())
+    own, X, zero = tally(engine, scale=scale), engine.array(factor / scale), engine.array(np.zeros(panel.n_columns))
+    explained = engine.row_pass(X, zero, scale, 0.0, exact=True)[0] if X.shape[1] else 0.0
+    norms = (X * X).sum(1)
     explained -= float(own.counts @ norms**2 / 2 - own.squares @ norms)
     return max(2 * explained / own.product_weight + own.mean_squared_product, 0.0) * scale**4  # rounding aside
 

@@ -31,13 +31,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import host, inner, like, namespace
 from onesided.checkpoint import NOWHERE, State, Work
 from onesided.solvers.result import Progress, SolveResult, Status, ValueAndGradient
 
-Array = npt.NDArray[Any]
-Metric = Callable[[Array], Array]
+Metric = Callable[[Any], Any]
+Pairs = deque[tuple[Any, Any, Any]]  # changes of X and of the gradient, and one over their inner product
 
 MEMORY = 8  # pairs of differences kept, in single precision: they only shape the direction
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
@@ -46,7 +46,7 @@ SHORTEST = 1e-9
 
 def lbfgs(
     value_and_gradient: ValueAndGradient,
-    start: Array,
+    start: Any,
     metric: Metric,
     *,
     tol: float = 1e-6,
@@ -61,6 +61,7 @@ def lbfgs(
     ----------
     value_and_gradient : callable
     start : array
+        Of numpy or torch; all that is kept lies where it does.
     metric : callable
         Applies an approximate inverse Hessian, symmetric and positive definite.
     tol : float
@@ -80,19 +81,20 @@ def lbfgs(
     >>> result.status, np.abs(result.factor).max() < 1e-3
     ('converged', np.True_)
     """
-    pairs: deque[tuple[Array, Array, float]] = deque(maxlen=MEMORY)
+    pairs: Pairs = deque(maxlen=MEMORY)
     if (before := work.load("solve")) is not None:
-        X, loss, gradient = before["X"], before["loss"], before["gradient"]
+        X, loss, gradient = like(start, before["X"]), before["loss"], like(start, before["gradient"])
         passes, history = before["passes"], before["history"]
-        pairs.extend(zip(before["s"], before["y"], before["inverses"], strict=True))
+        changes = (like(start, before[name]) for name in ("s", "y"))
+        pairs.extend(zip(*changes, before["inverses"], strict=True))
     else:
-        X = np.array(start, dtype=np.float64)
+        X = namespace(start).asarray(start, dtype=namespace(start).float64)
         loss, gradient = value_and_gradient(X)
         passes, history = 1, [loss]
     status: Status | None = "limit" if passes >= max_passes else None
     while status is None:
         step = -_direction(gradient, pairs, metric)
-        slope = float(np.vdot(gradient, step))
+        slope = float(inner(gradient, step))
         if -slope / 2 <= tol * abs(loss):
             status = "converged"
             break
@@ -113,7 +115,8 @@ def lbfgs(
         _remember(pairs, trial - X, trial_gradient - gradient)
         X, loss, gradient = trial, trial_loss, trial_gradient
         history.append(loss)
-        work.save("solve", _state(X, loss, gradient, passes, history, pairs))
+        if work.kept:
+            work.save("solve", _state(X, loss, gradient, passes, history, pairs))
         if progress is not None:
             progress(passes, loss)
         if passes >= max_passes:
@@ -121,44 +124,33 @@ def lbfgs(
     return SolveResult(X, status, tuple(history), passes)
 
 
-def _state(
-    X: Array,
-    loss: float,
-    gradient: Array,
-    passes: int,
-    history: list[float],
-    pairs: deque[tuple[Array, Array, float]],
-) -> State:
+def _state(X: Any, loss: float, gradient: Any, passes: int, history: list[float], pairs: Pairs) -> State:
     empty = np.zeros((0, *X.shape), np.float32)
-    s, y = (np.stack([pair[k] for pair in pairs]) if pairs else empty for k in (0, 1))
-    inverses = [inverse for _, _, inverse in pairs]
-    known = {"X": X, "loss": loss, "gradient": gradient, "passes": passes, "history": history}
+    s, y = (np.stack([host(pair[k]) for pair in pairs]) if pairs else empty for k in (0, 1))
+    inverses = [float(inverse) for _, _, inverse in pairs]
+    known = {"X": host(X), "loss": loss, "gradient": host(gradient), "passes": passes, "history": history}
     return known | {"s": s, "y": y, "inverses": inverses}
 
 
-def _direction(gradient: Array, pairs: deque[tuple[Array, Array, float]], metric: Metric) -> Array:
+def _direction(gradient: Any, pairs: Pairs, metric: Metric) -> Any:
     """The two-loop recursion: the inverse Hessian implied by ``pairs``, begun from ``metric``."""
-    q = gradient.copy()
+    q = 1.0 * gradient
     shares = []
     for s, y, inverse in reversed(pairs):
-        share = inverse * _inner(s, q)
+        share = inverse * inner(s, q)
         shares.append(share)
         q -= share * y
     q = metric(q)
     if pairs:
         s, y, inverse = pairs[-1]
-        q /= inverse * _inner(y, metric(y.astype(np.float64)))
+        q /= inverse * inner(y, metric(namespace(y).asarray(y, dtype=namespace(y).float64)))
     for (s, y, inverse), share in zip(pairs, reversed(shares), strict=True):
-        q += (share - inverse * _inner(y, q)) * s
+        q += (share - inverse * inner(y, q)) * s
     return q
 
 
-def _remember(pairs: deque[tuple[Array, Array, float]], s: Array, y: Array) -> None:
-    s, y = s.astype(np.float32), y.astype(np.float32)
-    curvature = _inner(s, y)
-    if curvature > 1e-10 * np.sqrt(_inner(s, s) * _inner(y, y)):  # otherwise the metric would not stay positive
+def _remember(pairs: Pairs, s: Any, y: Any) -> None:
+    s, y = (namespace(one).asarray(one, dtype=namespace(one).float32) for one in (s, y))
+    curvature = inner(s, y)
+    if curvature > 1e-10 * (inner(s, s) * inner(y, y)) ** 0.5:  # otherwise the metric would not stay positive
         pairs.append((s, y, 1 / curvature))
-
-
-def _inner(a: Array, b: Array) -> float:
-    return float(np.einsum("i,i->", a.ravel(), b.ravel(), dtype=np.float64))

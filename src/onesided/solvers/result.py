@@ -12,7 +12,7 @@ from onesided.errors import counted
 
 Array = npt.NDArray[Any]
 Status = Literal["converged", "completed", "limit", "stalled", "diverged"]
-ValueAndGradient = Callable[[Array], tuple[float, Array]]
+ValueAndGradient = Callable[[Any], tuple[float, Any]]
 Progress = Callable[[int, float], None]  # called with the passes made so far and the loss
 
 STEP = "begin"  # what a progress may have beside: told which step begins, its cost, and what may follow at most

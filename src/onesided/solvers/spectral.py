@@ -21,54 +21,58 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
+from onesided.arrays import host, inner, like, namespace
 from onesided.objective.rows import RowObjective
 
 Array = npt.NDArray[Any]
+Products = Callable[[Any], Any]
 
 DAMPING = 0.1
+LONG = 1 << 21  # columns beyond which vectors stay where passes run, as a block
+SPARE, ROUNDS = 8, 10  # vectors beyond those wanted, and products, of a block
 DENSE = 200  # up to this many columns, form K and decompose it exactly
 SEEDED = "rng" in inspect.signature(eigsh).parameters  # since scipy 1.17 it draws on its own where it has to begin anew
 JITTER = 0.01  # of the root mean square: directions without a positive eigenvalue start here, not at zero
 
 
-def spectral_start(objective: RowObjective, rank: int, rng: np.random.Generator) -> Array:
+def spectral_start(objective: RowObjective, rank: int, rng: np.random.Generator) -> Any:
     """A d × rank factor near the minimum of ``objective``; columns never seen are zero."""
     if rank == 0 or not objective.pair_counts.any() or not objective.squares.any():
-        return np.zeros((objective.n_columns, rank))
-    values, vectors = top_eigenpairs(balanced_products(objective, objective.rough_products), rank, rng, tol=1e-2)
-    X = _at_best_length(objective, vectors / np.sqrt(damped_counts(objective))[:, None], values, rng)
+        return objective.engine.array(np.zeros((objective.n_columns, rank)))
+    values, vectors = _top(objective, _balanced(objective, objective.rough_products), rank, rng)
+    X = _at_best_length(objective, vectors / (damped_counts(objective) ** 0.5)[:, None], values, rng)
     return X if X.any() else _away_from_zero(objective, rank, rng)
 
 
-def damped_counts(objective: RowObjective) -> Array:
+def damped_counts(objective: RowObjective) -> Any:
     """c_j, with a tenth of the mean over columns seen beside another added."""
     counts = objective.pair_counts
-    return np.asarray(counts + DAMPING * counts[counts > 0].mean())
+    return counts + DAMPING * counts[counts > 0].mean()
 
 
-def balanced_products(objective: RowObjective, products: Callable[[Array], Array]) -> LinearOperator:
+def balanced_products(objective: RowObjective, products: Products) -> LinearOperator:
     """K as an operator, from the objective's sums of products or its rough ones."""
+    return _operator(objective, _balanced(objective, products))
+
+
+def _balanced(objective: RowObjective, products: Products) -> Products:
+    """What multiplies K with the columns of a matrix."""
     damped = damped_counts(objective)
-    root, total = np.sqrt(damped), objective.pair_counts.sum()
-    own = np.zeros_like(root)
+    root, total = damped**0.5, objective.pair_counts.sum()
+    own = 0 * root
     if objective.diagonal == "fit":
-        own = damped * objective.own / np.where(objective.counts > 0, objective.counts, 1.0)
-
-    def apply(V: Array) -> Array:
-        V = V.reshape(len(root), -1)
-        return np.asarray(products(V / root[:, None]) * (total / root)[:, None] + own[:, None] * V)
-
-    return _operator(apply, len(root))
+        own = damped * objective.own / namespace(root).where(objective.counts > 0, objective.counts, 1.0)
+    return lambda V: products(V / root[:, None]) * (total / root)[:, None] + own[:, None] * V
 
 
-def _at_best_length(objective: RowObjective, axes: Array, values: Array, rng: np.random.Generator) -> Array:
+def _at_best_length(objective: RowObjective, axes: Any, values: Array, rng: np.random.Generator) -> Any:
     strength = np.sqrt(np.maximum(values, 0.0))
-    X: Array = axes * strength
+    X = axes * like(axes, strength)
     # A direction at zero is a stationary point: leave it in every direction that has no strength of its own.
-    X += np.where(strength > 0, 0.0, JITTER) * rng.standard_normal(X.shape)
+    X += like(axes, np.where(strength > 0, 0.0, JITTER)) * objective.engine.normal(tuple(X.shape), rng)
     X[objective.pair_counts == 0] = 0.0
     loss, gradient = objective.value_and_gradient(X)
-    quartic = (float(np.vdot(gradient, X)) - 2 * loss) / 2
+    quartic = (float(inner(gradient, X)) - 2 * loss) / 2
     quadratic = quartic - loss
     if quartic <= 0:
         return X
@@ -76,19 +80,49 @@ def _at_best_length(objective: RowObjective, axes: Array, values: Array, rng: np
     return X * (np.sqrt(quadratic / (2 * quartic)) if quadratic > objective.resolution * quartic else 0.0)
 
 
-def _away_from_zero(objective: RowObjective, rank: int, rng: np.random.Generator) -> Array:
-    own = objective.own if objective.diagonal == "fit" else np.zeros(objective.n_columns)
-
-    def apply(V: Array) -> Array:
-        V = V.reshape(len(own), -1)
-        return objective.rough_products(V) + own[:, None] * V
-
-    values, vectors = top_eigenpairs(_operator(apply, len(own)), rank, rng, tol=1e-2)
+def _away_from_zero(objective: RowObjective, rank: int, rng: np.random.Generator) -> Any:
+    own = objective.own if objective.diagonal == "fit" else 0 * objective.counts
+    values, vectors = _top(objective, lambda V: objective.rough_products(V) + own[:, None] * V, rank, rng)
     return _at_best_length(objective, vectors, values - objective.ridge, rng)
 
 
-def _operator(apply: Callable[[Array], Array], d: int) -> LinearOperator:
-    return LinearOperator((d, d), matvec=lambda v: apply(v).ravel(), matmat=apply, dtype=np.float64)
+def _top(objective: RowObjective, apply: Products, rank: int, rng: np.random.Generator) -> tuple[Array, Any]:
+    """The top eigenpairs, roughly: values on the host, vectors where passes run."""
+    if objective.n_columns > LONG and objective.engine.xp is not np:
+        return _by_blocks(objective, apply, rank, rng)
+    values, vectors = top_eigenpairs(_operator(objective, apply), rank, rng, tol=1e-2)
+    return values, objective.engine.array(vectors)
+
+
+def _by_blocks(objective: RowObjective, apply: Products, rank: int, rng: np.random.Generator) -> tuple[Array, Any]:
+    """Subspace iteration: for vectors so long that only the device can hold and multiply them in reasonable time."""
+    block = objective.engine.normal((objective.n_columns, rank + SPARE), rng)
+    for _ in range(ROUNDS):
+        block = apply(_orthonormal(block))
+    basis = _orthonormal(block)
+    values, turn = np.linalg.eigh(host(basis.T @ apply(basis)))
+    return values[::-1][:rank].copy(), basis @ like(basis, turn[:, ::-1][:, :rank].copy())
+
+
+def _orthonormal(block: Any) -> Any:
+    """By the Cholesky root of its inner products, twice, for what rounding has left."""
+    for _ in range(2):
+        scale = (block * block).sum(0) ** 0.5
+        block = block / namespace(block).where(scale > 0, scale, 1.0)
+        gram = host(block.T @ block)
+        values, axes = np.linalg.eigh(gram)
+        block = block @ like(block, axes / np.sqrt(np.maximum(values, 1e-12 * values[-1])))
+    return block
+
+
+def _operator(objective: RowObjective, apply: Products) -> LinearOperator:
+    """On vectors of the host."""
+    d, engine = objective.n_columns, objective.engine
+
+    def on_host(V: Array) -> Array:
+        return host(apply(engine.array(V.reshape(d, -1))))
+
+    return LinearOperator((d, d), matvec=lambda v: on_host(v).ravel(), matmat=on_host, dtype=np.float64)
 
 
 def top_eigenpairs(

@@ -1,0 +1,126 @@
+"""Where passes over rows run: one interface, whatever holds the rows.
+
+An engine holds the rows of a panel with a weight for each, and makes passes over them. What goes in and comes out are
+arrays of ``xp``, numpy or torch, that lie where the engine works; :meth:`Engine.array` brings numbers there and
+:func:`onesided.arrays.host` takes them back. Algorithms do not know which engine they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.panel import Panel
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What rows tell about columns; lines may be wider than they need be, as kernels have them."""
+
+    second: Any  # Σ w E[z̃ z̃ᵀ] of each column, lower halves, in the precision of the panel
+    first: Any  # Σ w e E[z̃]
+    squares: Any  # Σ w e²
+    total: Array  # Σ w E[z̃ z̃ᵀ] over all rows, on the host
+
+
+class Engine(Protocol):
+    """Rows, and passes over them. What each pass computes is written in :mod:`onesided.kernels.reference`."""
+
+    xp: ClassVar[Any]
+    place: Any  # where that is, to be told from other places
+    n_columns: int
+    dtype: Any  # numpy's, of the values: the precision in which passes work
+
+    def array(self, values: Any) -> Any:
+        """Numbers of the host as doubles where passes run."""
+
+    def normal(self, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
+        """Standard normal numbers there."""
+
+    def largest_value(self) -> float:
+        """The largest magnitude among all entries."""
+
+    def column_means(self) -> Any:
+        """The weighted mean of each column; of all entries for a column never seen."""
+
+    def column_sums(self, center: Any, scale: float) -> tuple[Any, Array]:
+        """Seven sums for each column, one after the other, and three over all rows."""
+
+    def row_pass(self, X: Any, center: Any, scale: float, effect: float, exact: bool = False) -> tuple[float, Any]:
+        """The loss and its gradient in X, beside which stands a fixed column of ``effect`` if that is not zero."""
+
+    def own_terms(self, X: Any, counts: Any, squares: Any, effect: float, ridge: float, gradient: Any) -> float:
+        """The terms of the diagonal; their gradient is added."""
+
+    def curvature(self, X: Any) -> Any:
+        """Σ_{u∋j} w A_u for every column j."""
+
+    def gram_product(self, V: Any, center: Any, scale: float, effect: float) -> Any:
+        """Weighted sums of products off the diagonal, applied to the columns of V."""
+
+    def drawn(self) -> tuple[Engine, float]:
+        """Some rows, drawn at random, and their share of the weight of all pairs; all where there are not many."""
+
+    def linked_columns(self) -> Array:
+        """For each column, the smallest of those that chains of rows link it to."""
+
+    def known(
+        self,
+        mean: Any,
+        loadings: Any,
+        noise: Any,
+        spread: Any | None,
+        row_mean: Array | None = None,
+        row_covariance: Array | None = None,
+        unit: float = 1.0,
+        exact: bool = False,
+    ) -> Any:
+        """What is known of columns and of rows in general, for the passes below; in doubles where ``exact``."""
+
+    def posterior_sums(self, known: Any) -> Sums:
+        """What rows of positive weight tell about columns."""
+
+    def column_posterior(
+        self, sums: Sums, fixed: Any, free: Array, precision: Any, prior: Array, pull: Any
+    ) -> tuple[Any, Any, Any]:
+        """Columns given what rows tell about them; ``fixed`` is overwritten."""
+
+    def row_posteriors(self, known: Any) -> Iterator[tuple[slice, Array]]:
+        """Halves of (S, z) of all rows, on the host: some rows at a time, in order."""
+
+    def leave_one_out(self, known: Any) -> Any:
+        """For each row of positive weight, five sums over its entries; zeros for the others."""
+
+
+def row_prior(row_mean: Array, row_covariance: Array) -> tuple[Array, float]:
+    """The prior of rows as kernels take it: Σ⁻¹ and −Σ⁻¹m over (1, z), and the smallest eigenvalue of Σ⁻¹.
+
+    >>> row_prior(np.zeros(1), np.array([[4.0]]))
+    (array([[ 0.  , -0.  ],
+           [-0.  ,  0.25]]), 0.25)
+    """
+    k = len(row_mean)
+    prior = np.zeros((k + 1, k + 1))
+    prior[1:, 1:] = np.linalg.inv(row_covariance)
+    prior[1:, 0] = prior[0, 1:] = -prior[1:, 1:] @ row_mean
+    return prior, 1 / float(np.linalg.eigvalsh(row_covariance)[-1]) if k else 1.0
+
+
+def engine_for(panel: Panel, weights: Array | None = None) -> Engine:
+    """The engine of a panel, with its own row weights or others: its place's, or this machine's processor.
+
+    >>> type(engine_for(Panel.from_dense([[1.0, 2.0]]))).__name__
+    'Processor'
+    """
+    if panel.place is not None:
+        engine: Engine = panel.place.engine(panel, weights)
+        return engine
+    from onesided.engines.processor import Processor
+
+    return Processor(panel, weights)

@@ -1,0 +1,530 @@
+"""The kernels on torch tensors, for a GPU; what each computes is written in ``reference``.
+
+Rows are held longest first (:class:`Rows`). All but the row pass and the pairs is made of two sums: over the entries of
+a row of what their columns carry, and over the entries of a column of what their rows carry. No sum but the gradient of
+the row pass depends on the order in which programs happen to run, and that one only where it is added up in place.
+
+Sums, row passes and solutions of many small systems are fused kernels where Triton is there (:mod:`onesided.kernels.
+fused`), else what torch has.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from onesided.kernels.reference import SMALLEST_LEFT
+
+TILE = 32  # entries of rows that are computed side by side
+SPLIT = 4096  # entries beyond which a row is cut
+PIECE = 2048  # entries of each cut
+LONGEST = 1024  # entries that one program sums
+CHUNK = 1 << 26  # numbers held at a time on the way
+WIDEST = 256  # columns of a factor that a fused row pass can hold
+
+
+@lru_cache(maxsize=1)
+def _triton() -> Any:
+    try:
+        from onesided.kernels import fused
+    except ImportError:
+        return None
+    return fused
+
+
+def fused_for(tensor: Tensor) -> Any:
+    """The fused kernels, where they can run on a tensor; None where they cannot."""
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    return _triton() if tensor.is_cuda or interpreted else None
+
+
+def _precision(tensor: Tensor) -> str:
+    return "bf16x3" if tensor.is_cuda and tensor.dtype == torch.float32 else "ieee"
+
+
+class Segments(NamedTuple):
+    """Stretches of entries that are summed, and, where longer ones were cut, the pieces of each."""
+
+    starts: Tensor
+    stops: Tensor
+    pointers: Tensor | None
+
+
+def segments(pointers: Tensor) -> Segments:
+    """From where each stretch begins, and where the last ends."""
+    lengths = pointers.diff()
+    if len(lengths) == 0 or int(lengths.max()) <= LONGEST:
+        return Segments(pointers[:-1], pointers[1:], None)
+    number = torch.clamp((lengths + LONGEST - 1) // LONGEST, min=1)
+    within = running(number)
+    piece = torch.arange(int(within[-1]), device=pointers.device) - torch.repeat_interleave(within[:-1], number)
+    starts = torch.repeat_interleave(pointers[:-1], number) + LONGEST * piece
+    stops = torch.minimum(starts + LONGEST, torch.repeat_interleave(pointers[1:], number))
+    return Segments(starts, stops, within)
+
+
+def running(lengths: Tensor) -> Tensor:
+    """Sums up to each and over all, from zero."""
+    pointers = torch.zeros(len(lengths) + 1, dtype=torch.int64, device=lengths.device)
+    torch.cumsum(lengths, 0, out=pointers[1:])
+    return pointers
+
+
+class ByColumn(NamedTuple):
+    """The entries by column: where those of each begin, and the row and the place of each among all."""
+
+    segments: Segments
+    rows: Tensor
+    places: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some rows of a panel, longest first: pointers, columns and values, and which row each was."""
+
+    order: Tensor
+    indptr: Tensor
+    columns: Tensor  # int32
+    values: Tensor
+    n_columns: int
+
+    @classmethod
+    def of(cls, indptr: Tensor, columns: Tensor, values: Tensor, n_columns: int) -> Rows:
+        """From compressed rows in any order."""
+        lengths = indptr.diff()
+        order = torch.argsort(lengths, descending=True, stable=True)
+        lengths = lengths[order]
+        pointers = running(lengths)
+        at = torch.repeat_interleave(indptr[:-1][order] - pointers[:-1], lengths)
+        at += torch.arange(len(at), device=at.device)
+        return cls(order, pointers, columns[at], values[at], n_columns)
+
+    @property
+    def n_rows(self) -> int:
+        """How many there are."""
+        return len(self.order)
+
+    @property
+    def lengths(self) -> Tensor:
+        """Entries of each."""
+        return self.indptr.diff()
+
+    @cached_property
+    def segments(self) -> Segments:
+        """Rows as stretches of entries."""
+        return segments(self.indptr)
+
+    @cached_property
+    def by_column(self) -> ByColumn:
+        """The same entries by column, those of a column in the order of the rows."""
+        columns, places = torch.sort(self.columns, stable=True)
+        begins = torch.arange(self.n_columns + 1, dtype=torch.int32, device=columns.device)
+        pointers = torch.searchsorted(columns, begins)
+        del columns
+        rows = torch.repeat_interleave(self.row_numbers, self.lengths)
+        return ByColumn(segments(pointers), rows[places], places.to(torch.int32))
+
+    @property
+    def row_numbers(self) -> Tensor:
+        """0, 1, 2, …"""
+        return torch.arange(self.n_rows, dtype=torch.int32, device=self.indptr.device)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """How a row pass cuts them."""
+        return _plan(self)
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Rows:
+        """The same elsewhere, with what is known of them."""
+        order, indptr, columns, values = map(move, (self.order, self.indptr, self.columns, self.values))
+        rows = Rows(order, indptr, columns, values, self.n_columns)
+        for name in ("segments", "by_column", "plan"):
+            if name in self.__dict__:
+                rows.__dict__[name] = _moved(self.__dict__[name], move)
+        return rows
+
+    def taken(self, chosen: Tensor) -> Rows:
+        """Some of them, by a mask."""
+        lengths = self.lengths
+        kept = torch.repeat_interleave(chosen, lengths)
+        pointers = running(lengths[chosen])
+        return Rows(self.order[chosen], pointers, self.columns[kept], self.values[kept], self.n_columns)
+
+    def chunks(self, width: int) -> Iterator[tuple[slice, slice]]:
+        """Ranges of rows and their entries, few enough that ``width`` numbers of an entry or row can be held."""
+        most, first = max(1, CHUNK // max(1, width)), 0
+        while first < self.n_rows:
+            start = int(self.indptr[first])
+            last = int(torch.searchsorted(self.indptr, start + most, right=True)) - 1
+            last = min(max(last, first + 1), first + most)
+            yield slice(first, last), slice(start, int(self.indptr[last]))
+            first = last
+
+
+def _moved(item: Any, move: Callable[[Tensor], Tensor]) -> Any:
+    if isinstance(item, Tensor):
+        return move(item)
+    return type(item)(*(_moved(one, move) for one in item)) if isinstance(item, tuple) else item
+
+
+class Plan(NamedTuple):
+    """Tiles of short rows, pieces of very long ones, and those between; each row is in one of the three."""
+
+    tiles: Tensor
+    pieces: Tensor
+    of_pieces: Segments  # the pieces of each row that was cut
+    n_cut: int
+    n_long: int
+
+
+def _plan(rows: Rows) -> Plan:
+    lengths = rows.lengths
+    n_cut, n_beyond = (int(torch.count_nonzero(lengths > most)) for most in (SPLIT, TILE))
+    counts = torch.bincount(lengths[n_beyond:], minlength=TILE + 1).tolist()
+    row, entry, tiles = n_beyond, int(rows.indptr[n_beyond]), []
+    for length in range(TILE, 0, -1):
+        many, abreast = counts[length], TILE // length
+        first = torch.arange(0, many, abreast, device=lengths.device)
+        starts = entry + length * first
+        stops = torch.clamp(starts + abreast * length, max=entry + length * many)
+        tiles.append(torch.stack([starts, stops, row + first, torch.full_like(first, length)], dim=1))
+        row, entry = row + many, entry + length * many
+    number = (lengths[:n_cut] + PIECE - 1) // PIECE
+    pointers = running(number)
+    owner = torch.repeat_interleave(torch.arange(n_cut, device=lengths.device), number)
+    starts = rows.indptr[owner] + PIECE * (torch.arange(len(owner), device=owner.device) - pointers[owner])
+    pieces = torch.stack([starts, torch.minimum(starts + PIECE, rows.indptr[owner + 1]), owner], dim=1)
+    return Plan(torch.cat(tiles).to(torch.int32), pieces.to(torch.int32), segments(pointers), n_cut, n_beyond - n_cut)
+
+
+def centred(rows: Rows, center: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
+    """(v − c_j) / scale of every entry, from double precision."""
+    return ((rows.values.to(torch.float64) - center[rows.columns]) / scale).to(dtype)
+
+
+def width_for(rank: int) -> int:
+    """Columns of a factor as a row pass takes it: a power of two, at least sixteen.
+
+    >>> width_for(3), width_for(16), width_for(17)
+    (16, 16, 32)
+    """
+    return max(16, 1 << (rank - 1).bit_length())
+
+
+def row_pass(rows: Rows, values: Tensor, weights: Tensor, X: Tensor, in_order: bool = False) -> tuple[Tensor, Tensor]:
+    """The loss and the gradient, for a factor that is ``width_for`` its rank wide and zero beyond.
+
+    ``values`` are centred. Where the gradient is to be the same bit by bit each time, ``in_order``, that of each entry
+    is kept and those of a column are added up after, which takes R numbers for an entry.
+    """
+    kernels = fused_for(X) if X.shape[1] <= WIDEST else None
+    if kernels is None:
+        return _plain_row_pass(rows, values, weights, X, in_order)
+    R = X.shape[1]
+    tiles, pieces, of_pieces, n_cut, n_long = rows.plan
+    gradient = X.new_empty((len(values), R)) if in_order else torch.zeros_like(X)
+    losses = X.new_zeros(n_cut + n_long + len(tiles))
+    entries, shape = (rows.columns, values), {"R": R, "PRECISION": _precision(X)}
+    B, warps = (32, 1) if R <= 32 else (32, 4) if R <= 128 else (16, 8)
+    if n_cut:
+        statistics = X.new_empty((len(pieces), R * (R + 1)))
+        kernels.piece_statistics[(len(pieces),)](pieces, *entries, X, statistics, **shape, B=B, num_warps=warps)
+        whole = sum_of_lines(of_pieces, statistics)
+        w = weights[:n_cut]
+        losses[:n_cut] = 0.5 * w * ((whole[:, : R * R] ** 2).sum(1) - 2 * (whole[:, R * R :] ** 2).sum(1))
+        whole *= 2 * w[:, None]
+        kernels.piece_gradients[(len(pieces),)](
+            pieces, *entries, X, whole, gradient, **shape, STAGED=in_order, B=B, num_warps=warps
+        )
+    if n_long:
+        kernels.long_rows[(n_long,)](
+            n_cut, rows.indptr, *entries, weights, X, gradient, losses[n_cut:],
+            **shape, STAGED=in_order, B=B, num_warps=warps,
+        )  # fmt: skip
+    if len(tiles):
+        kernels.short_rows[(len(tiles),)](
+            tiles, *entries, weights, X, gradient, losses[n_cut + n_long :], **shape, STAGED=in_order, num_warps=warps
+        )
+    if in_order:
+        columns = rows.by_column
+        gradient = sum_of_lines(columns.segments, gradient, columns.places)
+    return losses.sum(dtype=torch.float64), gradient
+
+
+def _plain_row_pass(rows: Rows, values: Tensor, weights: Tensor, X: Tensor, in_order: bool) -> tuple[Tensor, Tensor]:
+    R = X.shape[1]
+    loss = X.new_zeros((), dtype=torch.float64)
+    staged = X.new_empty((len(values), R))
+    for here, entries in rows.chunks(2 * R * R):
+        lengths = rows.lengths[here]
+        B, v = X[rows.columns[entries]], values[entries]
+        outer = (B[:, :, None] * B[:, None, :]).flatten(1)
+        A, b, w = _summed(outer, lengths).reshape(len(lengths), R, R), _summed(v[:, None] * B, lengths), weights[here]
+        loss += (0.5 * w * ((A**2).sum((1, 2)) - 2 * (b**2).sum(1))).sum(dtype=torch.float64)
+        own = torch.repeat_interleave(torch.arange(len(w), device=w.device), lengths)
+        g = torch.bmm(B[:, None], A[own])[:, 0] - v[:, None] * b[own]
+        staged[entries] = 2 * w[own, None] * g
+    columns = rows.by_column
+    return loss, sum_of_lines(columns.segments, staged, columns.places)
+
+
+def _summed(lines: Tensor, lengths: Tensor) -> Tensor:
+    """Sums of adjacent lines, so many each."""
+    if len(lines) == 0:
+        return lines.new_zeros((len(lengths), lines.shape[1]))
+    return torch.segment_reduce(lines.contiguous(), "sum", lengths=lengths, axis=0, unsafe=True, initial=0)
+
+
+def sum_of_lines(
+    over: Segments, table: Tensor, index: Tensor | None = None, coefficients: Tensor | None = None
+) -> Tensor:
+    """Σ f_e table[index[e]] over the entries e of each stretch; of lines as they come where no index is given."""
+    kernels = fused_for(table)
+    table = table.contiguous()
+    if kernels is None:
+        out = _plain_sum(over, table, index, coefficients)
+    else:
+        n, width = len(over.starts), table.shape[1]
+        out = table.new_empty((n, width))
+        wide = min(128, 1 << max(width - 1, 0).bit_length())
+        if n and width:
+            kernels.sum_of_lines[(n, -(-width // wide))](
+                index, coefficients, over.starts, over.stops, table, table.stride(0), out, width,
+                LISTED=index is not None, WEIGHED=coefficients is not None,
+                ENTRIES=min(64, 1024 // wide), WIDE=wide, num_warps=1,
+            )  # fmt: skip
+    return out if over.pointers is None else sum_of_lines(segments(over.pointers), out)
+
+
+def _plain_sum(over: Segments, table: Tensor, index: Tensor | None, coefficients: Tensor | None) -> Tensor:
+    lengths = over.stops - over.starts
+    pointers = running(lengths)
+    out = table.new_zeros((len(lengths), table.shape[1]))
+    most = max(1, CHUNK // max(1, table.shape[1]))
+    marks = torch.arange(0, int(pointers[-1]) + most, most, device=pointers.device)
+    edges = sorted({0, len(lengths), *torch.searchsorted(pointers, marks).clamp(max=len(lengths)).tolist()})
+    for first, last in pairwise(edges):
+        start, stop = int(over.starts[first]), int(over.stops[last - 1])  # stretches follow one another
+        lines = table[start:stop] if index is None else table[index[start:stop]]
+        if coefficients is not None:
+            lines = lines * coefficients[start:stop, None]
+        out[first:last] = _summed(lines, lengths[first:last])
+    return out
+
+
+def own_terms(X: Tensor, counts: Tensor, squares: Tensor, effect: float, ridge: float, gradient: Tensor) -> Tensor:
+    lengths = (X * X).sum(1)
+    norms = lengths + effect
+    gradient += (2 * (ridge - counts * norms + squares))[:, None] * X
+    return ridge * lengths.sum() - (norms * (0.5 * counts * norms - squares)).sum()
+
+
+def column_sums(rows: Rows, e: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Seven sums for each column, one after the other, and three over all rows; ``e`` are centred values."""
+    by, m, w = rows.by_column, rows.lengths.to(torch.float64), weights
+    lines = torch.stack([w, torch.where(m > 1, w, 0.0), w * (m - 1), w * w * (m - 1)], dim=1)
+    counts, beside, pairs, shared = sum_of_lines(by.segments, lines, by.rows).T
+    sums, products, e = [], [(w * m * (m - 1)).sum()], e.to(torch.float64)
+    in_rows = []
+    for power in (e, e * e, (e * e) ** 2):
+        sums.append(sum_of_lines(by.segments, w[:, None], by.rows, power[by.places])[:, 0])
+        in_rows.append(sum_of_lines(rows.segments, power[:, None])[:, 0])
+    first, second, fourth = in_rows
+    products += [(w * (first * first - second)).sum(), (w * (second * second - fourth)).sum()]
+    return torch.stack([counts, beside, *sums, pairs, shared]), torch.stack(products)
+
+
+def curvature(rows: Rows, weights: Tensor, X: Tensor) -> Tensor:
+    by, r = rows.by_column, X.shape[1]
+    a, c = torch.tril_indices(r, r, device=X.device)
+    A = sum_of_lines(rows.segments, X[:, a] * X[:, c], rows.columns) * weights.to(X.dtype)[:, None]
+    return unpacked(sum_of_lines(by.segments, A, by.rows), r)
+
+
+def gram_product(rows: Rows, e: Tensor, weights: Tensor, effect: float, V: Tensor) -> Tensor:
+    """Of centred values, with the diagonal."""
+    by, w = rows.by_column, weights[:, None]
+    product = sum_of_lines(by.segments, w * sum_of_lines(rows.segments, V, rows.columns, e), by.rows, e[by.places])
+    if effect:
+        totals = sum_of_lines(rows.segments, V, rows.columns)
+        product -= effect * sum_of_lines(by.segments, w * totals, by.rows)
+    return product
+
+
+def linked(rows: Rows, weights: Tensor, above: Tensor) -> Tensor:
+    """For each column a smaller one that rows of positive weight link it to, from such as are known, if there is one.
+
+    A column is given the smallest that any column beside it is known to be linked to, and so is the one that it had.
+    """
+    counted = torch.repeat_interleave(weights > 0, rows.lengths)
+    columns = rows.columns[counted].to(torch.int64)
+    owner = torch.repeat_interleave(rows.row_numbers, rows.lengths)[counted].to(torch.int64)
+    smallest = above.new_full((rows.n_rows,), rows.n_columns)
+    smallest.scatter_reduce_(0, owner, above[columns], "amin")
+    found = above.clone()
+    for place in (columns, above[columns].to(torch.int64)):
+        found.scatter_reduce_(0, place, smallest[owner], "amin")
+    return found[found.to(torch.int64)]
+
+
+def packed(matrices: Tensor) -> Tensor:
+    """The lower halves of symmetric matrices, row by row."""
+    a, c = torch.tril_indices(*matrices.shape[-2:], device=matrices.device)
+    return matrices[..., a, c].contiguous()
+
+
+def unpacked(halves: Tensor, size: int) -> Tensor:
+    """Symmetric matrices from their lower halves."""
+    a = torch.arange(size, device=halves.device)
+    high, low = torch.maximum(a[:, None], a), torch.minimum(a[:, None], a)
+    return halves[..., high * (high + 1) // 2 + low]
+
+
+def _beside_one(k: int, device: torch.device) -> Tensor:
+    """Where the half of a matrix over (1, z) has z."""
+    a = torch.arange(1, k + 1, device=device)
+    return a * (a + 1) // 2
+
+
+def solve(halves: Tensor, k: int, floor: float) -> Tensor:
+    """Halves of (P, −h) over (1, z) as those of (P⁻¹, z), with 1 at the top; in place, where that can be."""
+    kernels = fused_for(halves)
+    size = 1 << k.bit_length()
+    if kernels is not None and size <= 128 and len(halves):
+        warps = 1 if size <= 32 else 4 if size <= 64 else 8
+        kernels.solve[(len(halves),)](halves, k, floor, halves.shape[1], K=max(size, 2), num_warps=warps)
+        return halves
+    out = torch.ones_like(halves)
+    step = max(1, CHUNK // (k + 1) ** 2)
+    for first in range(0, len(halves), step):
+        M = unpacked(halves[first : first + step], k + 1)
+        S = torch.linalg.inv(M[:, 1:, 1:])
+        M[:, 1:, 1:] = (S + S.mT) / 2
+        M[:, 1:, 0] = -(S @ M[:, 1:, :1])[..., 0]
+        M[:, 0, 0] = 1.0
+        out[first : first + step] = packed(M)
+    return out
+
+
+class Known(NamedTuple):
+    """What is known of columns and of rows in general, as in :func:`onesided.kernels.reference.row_posterior`."""
+
+    loadings: Tensor  # of k columns
+    precision: Tensor
+    information: Tensor  # halves; without lines where columns are certain
+    prior: Tensor
+    floor: float
+
+
+def row_posterior(rows: Rows, e: Tensor, known: Known) -> Tensor:
+    """Halves of (S, z) of every row; ``e`` are centred values."""
+    loadings, precision, information, prior, floor = known
+    k = loadings.shape[1]
+    if len(information):
+        halves = sum_of_lines(rows.segments, information, rows.columns)
+    else:  # not from a table of all columns' products, which would be large
+        a, c = torch.tril_indices(k + 1, k + 1, device=loadings.device)
+        halves = loadings.new_empty((rows.n_rows, len(a)))
+        for here, entries in rows.chunks(2 * len(a)):
+            columns = rows.columns[entries]
+            y = torch.nn.functional.pad(loadings[columns], (1, 0))
+            halves[here] = _summed(y[:, a] * y[:, c] * precision[columns].to(y.dtype)[:, None], rows.lengths[here])
+    halves[:, _beside_one(k, halves.device)] -= sum_of_lines(
+        rows.segments, loadings * precision.to(loadings.dtype)[:, None], rows.columns, e
+    )
+    halves += prior
+    return solve(halves, k, floor)
+
+
+def posterior_sums(rows: Rows, e: Tensor, weights: Tensor, known: Known) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What rows tell about columns: halves of second moments, first moments, Σ w e², and the sum over all rows."""
+    by, k = rows.by_column, known.loadings.shape[1]
+    moments = row_posterior(rows, e, known)
+    z = torch.nn.functional.pad(moments[:, _beside_one(k, moments.device)], (1, 0), value=1.0)
+    a, c = torch.tril_indices(k + 1, k + 1, device=z.device)
+    moments += torch.where(c > 0, z[:, a] * z[:, c], 0.0)
+    w = weights.to(moments.dtype)[:, None]
+    moments *= w
+    of_columns = e[by.places]
+    return (
+        sum_of_lines(by.segments, moments, by.rows),
+        sum_of_lines(by.segments, w * z, by.rows, of_columns).to(torch.float64),
+        sum_of_lines(by.segments, weights[:, None], by.rows, of_columns.to(torch.float64) ** 2)[:, 0],
+        moments.sum(0, dtype=torch.float64),
+    )
+
+
+def column_posterior(
+    second: Tensor,
+    first: Tensor,
+    squares: Tensor,
+    fixed: Tensor,
+    free: Tensor,
+    precision: Tensor,
+    prior: Tensor,
+    pull: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    K = len(free)
+    M, gamma = unpacked(second.to(torch.float64), K), precision[:, None]
+    inside = free[:, None] & free[None, :]
+    P = torch.where(inside, prior + gamma[:, :, None] * M, torch.eye(K, dtype=M.dtype, device=M.device))
+    explained = (M @ fixed[:, :, None])[..., 0]
+    h = torch.where(free, pull + gamma * (first - explained), 0.0)
+    bordered = torch.nn.functional.pad(P, (1, 0, 1, 0))
+    bordered[:, 1:, 0] = -h
+    found = unpacked(solve(packed(bordered), K, 0.0), K + 1)
+    at = torch.where(free, found[:, 1:, 0], fixed)
+    V = torch.where(inside, found[:, 1:, 1:], 0.0)
+    residual = squares - 2 * (at * first).sum(1) + (M * (V + at[:, :, None] * at[:, None, :])).sum((1, 2))
+    return at, packed(V), residual
+
+
+def column_information(loadings: Tensor, noise: Tensor, spread: Tensor) -> Tensor:
+    a, c = torch.tril_indices(loadings.shape[1] + 1, loadings.shape[1] + 1, device=loadings.device)
+    y = torch.nn.functional.pad(loadings, (1, 0))
+    return (y[:, a] * y[:, c] + spread) / noise[:, None]
+
+
+def leave_one_out(rows: Rows, e: Tensor, known: Known) -> Tensor:
+    """For each row, five sums over its entries, each predicted from the others."""
+    loadings, information, k = known.loadings, known.information, known.loadings.shape[1]
+    precision = known.precision.to(loadings.dtype)
+    halves = row_posterior(rows, e, known)
+    scores = halves.new_zeros((rows.n_rows, 5))
+    a, c = torch.tril_indices(k + 1, k + 1, device=halves.device)
+    twice = torch.where(a == c, 1.0, 2.0).to(halves.dtype)
+    inner = c > 0
+    for here, entries in rows.chunks(4 * (k + 1) ** 2):
+        lengths, columns = rows.lengths[here], rows.columns[entries]
+        own = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+        M = unpacked(halves[here], k + 1)
+        S, z, y, gamma = M[:, 1:, 1:], M[:, 1:, 0], loadings[columns], precision[columns]
+        Sy = torch.bmm(S[own], y[:, :, None])[..., 0]
+        h = (y * Sy).sum(1)
+        left = torch.clamp(1 - gamma * h, min=SMALLEST_LEFT)
+        residual = (e[entries] - (y * z[own]).sum(1)) / left
+        variance = 1 / (gamma * left)
+        if len(information):
+            one = torch.nn.functional.pad(z[own] - (gamma * residual)[:, None] * Sy, (1, 0), value=1.0)
+            lines, Sy0 = torch.nn.functional.pad(y, (1, 0)), torch.nn.functional.pad(Sy, (1, 0))
+            others = one[:, a] * one[:, c] + (gamma / left)[:, None] * Sy0[:, a] * Sy0[:, c]
+            others += torch.where(inner, halves[here][own], 0.0)
+            V = information[columns] / gamma[:, None] - lines[:, a] * lines[:, c]
+            variance = variance + torch.clamp((V * others * twice).sum(1), min=0.0)
+        square = residual**2 / variance
+        score = -0.5 * (torch.log(2 * torch.pi * variance) + square)
+        sums = _summed(torch.stack([score, residual**2, square, square**2, (gamma / left * h) ** 2], dim=1), lengths)
+        scaled = y * torch.sqrt(gamma / left)[:, None]
+        A = _summed((scaled[:, :, None] * scaled[:, None, :]).flatten(1), lengths).reshape(len(lengths), k, k)
+        SA = S @ A
+        overlap = lengths + (SA * SA.mT).sum((1, 2)) - sums[:, 4]
+        sums[:, 4] = torch.minimum(torch.maximum(overlap, lengths), lengths**2)
+        scores[here] = sums
+    return scores

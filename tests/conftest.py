@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
 from onesided import Panel
+
+if find_spec("torch") is not None:
+    import torch
+
+    if not torch.cuda.is_available():  # fused kernels are then interpreted; to be said before they are imported
+        os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 def random_panel(seed=0, n=60, d=12, low=1, high=7, weighted=False, dtype=np.float64):

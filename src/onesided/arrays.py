@@ -33,7 +33,7 @@ def like(array: Any, values: Any) -> Any:
     """Values of the host where an array lies; as they are where that is the host, too."""
     if isinstance(array, np.ndarray):
         return values
-    return sys.modules["torch"].as_tensor(np.ascontiguousarray(values), device=array.device)
+    return sys.modules["torch"].as_tensor(np.array(values, order="C"), device=array.device)
 
 
 def inner(a: Any, b: Any) -> Any:

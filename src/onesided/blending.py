@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from onesided.arrays import host
 from onesided.measurement import some_columns
 from onesided.moments import PairMoments, hajek_at
 from onesided.panel import Panel
@@ -86,7 +87,8 @@ def choose_blend(panel: Panel, fit: Callable[[Panel], RowSpace], rng: int | np.r
     trained = kept.with_row_weights(weights)
     scale = largest_value(panel) or 1.0
     own = tally(trained, scale=scale)
-    means = own.sums / np.where(own.counts > 0, own.counts, 1.0)
+    seen, sums = host(own.counts), host(own.sums)
+    means = sums / np.where(seen > 0, seen, 1.0)
     centred = np.any(found.mean)
     measured, counts = hajek_at(PairMoments.from_panel(trained), products.i, products.j)
     return _best(
@@ -94,7 +96,7 @@ def choose_blend(panel: Panel, fit: Callable[[Panel], RowSpace], rng: int | np.r
         (measured / scale / scale, counts),
         np.vecdot(*(found.loadings[columns[at]] / scale for at in (products.i, products.j))),
         {
-            kappa: blended_means(found.mean[columns] / scale, means, own.counts, kappa)
+            kappa: blended_means(found.mean[columns] / scale, means, seen, kappa)
             for kappa in (MEAN_KAPPAS if centred else MEAN_KAPPAS[:1])
         },
     )

@@ -23,7 +23,10 @@ a rank to choose, with "gradient" or "central"         rank="auto" tries many ra
 ``center="none"`` likewise                             center="none" is not for a private fit …
 a checkpoint                                           a checkpoint would keep on disk what is not released …
 ``bootstrap()``                                        a bootstrap resamples rows, and this model has no panel …
+a GPU as ``device``                                    a private fit runs on the processor …
 =====================================================  ========================================================
+
+With a GPU as ``device``, what :mod:`onesided.engines.device` refuses.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from onesided.blending import Blend, blended_means, choose_blend
 from onesided.checkpoint import Checkpoint, Work
+from onesided.engines.placing import naming_the_way_out, placed
 from onesided.errors import InputError
 from onesided.estimator import OneSidedEstimator, Unknown, generator, warn_of_parts, with_weights_as_counts
 from onesided.ids import known_positions
@@ -135,7 +139,15 @@ class OneSidedCompletion(OneSidedEstimator):
         Passes over the rows for a moment solution at most.
     random_state : int, Generator, RandomState or None
         For the split of the rows and the start of the eigensolver. The same seed gives the same model at any number
-        of threads.
+        of threads, and but for rounding on any device.
+    device : "cpu", "cuda", "cuda:1", … or "auto", default "cpu"
+        Where passes run: on this machine's processor or on a GPU (``pip install 'onesided[gpu]'``), in the precision of
+        the values. "auto" takes a GPU if there is one and the panel has at least a million entries. A panel larger
+        than the GPU's memory is streamed to it (:mod:`onesided.engines.device`). It is not part of a saved model.
+    deterministic : bool, default False
+        On a GPU, sums of gradients depend in their last bits on the order in which they happen to be added. With True
+        they are added in one order, and the same seed gives the same bits, at the price of memory for the gradients of
+        all entries and of passes about twice as long. On the processor that is so in any case.
     privacy : Privacy, optional
         A promise of differential privacy to the person behind each row (:mod:`onesided.privacy`). The model then holds
         only what was released. The noise does not come from ``random_state``: no two private fits are alike.
@@ -213,6 +225,8 @@ class OneSidedCompletion(OneSidedEstimator):
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_passes": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state", np.random.Generator],
+        "device": [str],
+        "deterministic": ["boolean"],
         "privacy": [Privacy, None],
     }
 
@@ -231,6 +245,8 @@ class OneSidedCompletion(OneSidedEstimator):
         tol: float = 1e-6,
         max_passes: int = 300,
         random_state: Any = None,
+        device: str = "cpu",
+        deterministic: bool = False,
         privacy: Privacy | None = None,
     ) -> None:
         self.rank = rank
@@ -245,6 +261,8 @@ class OneSidedCompletion(OneSidedEstimator):
         self.tol = tol
         self.max_passes = max_passes
         self.random_state = random_state
+        self.device = device
+        self.deterministic = deterministic
         self.privacy = privacy
 
     def fit(
@@ -273,7 +291,10 @@ class OneSidedCompletion(OneSidedEstimator):
                 self._forget()
                 raise
         else:
-            self._fit_openly(with_weights_as_counts(panel), generator(self.random_state), progress, checkpoint)
+            rng = generator(self.random_state)
+            with naming_the_way_out():
+                check_fittable(panel, 0 if self.rank == "auto" else self.rank)
+                self._fit_openly(with_weights_as_counts(self._placed(panel)), rng, progress, checkpoint)
         self.making_ = Making(perf_counter() - began if self.privacy is None else None)
         return self
 
@@ -305,7 +326,7 @@ class OneSidedCompletion(OneSidedEstimator):
         self.factor_ = found.factor
         self.row_noise_ = BestLinearPredictor.of(found).learn_row_noise(panel)
         self.privacy_: Account | None = None
-        self._set_row_space(Measured.from_panel(panel), panel)
+        self._set_row_space(Measured.from_panel(panel), panel.at(None))
         warn_of_parts(self.measured_, stacklevel=4)
 
     def _fit_privately(
@@ -315,6 +336,8 @@ class OneSidedCompletion(OneSidedEstimator):
         progress: Progress | None,
         checkpoint: str | PathLike[str] | None,
     ) -> None:
+        if self.device not in ("cpu", "auto"):
+            raise InputError(f"a private fit runs on the processor; found device={self.device!r}: leave it out")
         if checkpoint is not None:
             raise InputError("a checkpoint would keep on disk what is not released: leave it out of a private fit")
         panel = privacy.admit(panel)
@@ -373,6 +396,17 @@ class OneSidedCompletion(OneSidedEstimator):
                 f"{panel.n_columns}"
             )
         return int(self.rank)
+
+    def _placed(self, panel: Panel) -> Panel:
+        """The panel where its passes are to run."""
+        if self.rank != "auto":
+            largest = int(self.rank)
+        else:
+            largest = max(affordable_ranks(panel.n_columns, self.refine != "none"), default=0)
+        return placed(panel, self.device, rank=largest, deterministic=self.deterministic)
+
+    def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> Panel:
+        return placed(super()._read_for_use(X, unknown), self.device, deterministic=self.deterministic)
 
     def _choose(
         self, panel: Panel, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
@@ -556,7 +590,7 @@ class OneSidedCompletion(OneSidedEstimator):
                 "a bootstrap resamples rows, and this model has no panel: it was saved without, or fitted with privacy"
             )
         self.bootstrap_ = bootstrap(
-            self.second_moment_.panel,
+            placed(self.second_moment_.panel, self.device, rank=self.rank_, deterministic=self.deterministic),
             rank=self.rank_,
             center=self.center_,
             diagonal="free",
@@ -631,7 +665,7 @@ class OneSidedCompletion(OneSidedEstimator):
     _optional: ClassVar[tuple[str, ...]] = ("spread",)
 
     def _plain_parameters(self) -> dict[str, Any]:
-        plain = super()._plain_parameters()
+        plain = super()._plain_parameters() | {"device": "cpu"}  # of this machine, not of the model
         if self.privacy is not None:  # its columns are those of the model
             plain["privacy"] = asdict(self.privacy) | {
                 "columns": "public" if self.privacy.columns == "public" else None

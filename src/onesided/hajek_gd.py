@@ -12,6 +12,7 @@ pair moments that do not fit in memory                 see :mod:`onesided.moment
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -20,7 +21,10 @@ import numpy.typing as npt
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from onesided.arrays import host
+from onesided.engines.engine import engine_for
 from onesided.engines.local import single_blas_thread
+from onesided.engines.placing import naming_the_way_out, placed
 from onesided.errors import InputError
 from onesided.estimator import OneSidedEstimator, Unknown, generator, warn_of_parts
 from onesided.imputation import LeastSquares, check_positions
@@ -58,6 +62,8 @@ class HajekGD(OneSidedEstimator):
         The probability with which each entry was observed, if known; it sets the weight of the diagonal,
         q = 1 − (1 − p²)ⁿ. Otherwise q is the share of off-diagonal pairs that were observed.
     random_state : int, Generator, RandomState or None
+    device : "cpu", "cuda", "cuda:1", … or "auto", default "cpu"
+        Where pairs are summed and gone over, as for :class:`onesided.OneSidedCompletion`.
 
     Attributes
     ----------
@@ -88,6 +94,7 @@ class HajekGD(OneSidedEstimator):
         "alpha": [Interval(Real, 0, None, closed="left")],
         "p": [Interval(Real, 0, 1, closed="right"), None],
         "random_state": ["random_state", np.random.Generator],
+        "device": [str],
     }
 
     def __init__(
@@ -100,6 +107,7 @@ class HajekGD(OneSidedEstimator):
         alpha: float = 1e-3,
         p: float | None = None,
         random_state: Any = None,
+        device: str = "cpu",
     ) -> None:
         self.rank = rank
         self.step_size = step_size
@@ -108,6 +116,7 @@ class HajekGD(OneSidedEstimator):
         self.alpha = alpha
         self.p = p
         self.random_state = random_state
+        self.device = device
 
     def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
         """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
@@ -118,20 +127,24 @@ class HajekGD(OneSidedEstimator):
         start = random_start(panel.n_columns, self.rank, rng)
         start[panel.column_counts == 0] = 0.0  # no pair would ever move them from where they began
         q = None if self.p is None else -np.expm1(panel.n_rows * np.log1p(-min(self.p**2, 1 - 1e-16)))
-        with single_blas_thread():
-            moments = PairMoments.from_panel(panel)
-            objective = PairObjective(moments, penalty=self.penalty, alpha=self.alpha, diagonal_weight=q)
-            self.solve_ = gradient_descent(
+        with single_blas_thread(), naming_the_way_out():
+            there = placed(panel, self.device, rank=self.rank)
+            moments = PairMoments.from_panel(there)
+            objective = PairObjective(
+                moments, penalty=self.penalty, alpha=self.alpha, diagonal_weight=q, place=there.place
+            )
+            solve = gradient_descent(
                 objective.value_and_gradient,
-                start,
+                engine_for(there).array(start),
                 step_size=self.step_size,
                 iterations=self.iterations,
                 progress=progress,
             )
+            self.solve_ = replace(solve, factor=host(solve.factor))
             if self.solve_.status == "diverged":
                 raise InputError(f"{self.solve_.message}; try step_size={stable_step(moments, rng):.1g}")
             self.mean_, self.factor_ = np.zeros(panel.n_columns), self.solve_.factor
-            self._set_row_space(Measured.from_panel(panel), panel, moments)
+            self._set_row_space(Measured.from_panel(there), panel, moments)
             warn_of_parts(self.measured_)
             values, vectors = top_eigenpairs(self.second_moment_.algorithm1, self.rank, rng)
         signs = np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(self.rank)])
@@ -165,5 +178,8 @@ class HajekGD(OneSidedEstimator):
     def _predictor(self) -> LeastSquares:
         check_is_fitted(self)
         return LeastSquares(np.ascontiguousarray(self.components_.T))
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        return super()._plain_parameters() | {"device": "cpu"}  # of this machine, not of the model
 
     _saved_arrays: ClassVar[tuple[str, ...]] = (*OneSidedEstimator._saved_arrays, "components", "eigenvalues")

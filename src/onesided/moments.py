@@ -83,6 +83,10 @@ class PairMoments:
         Pairs are counted first, so that each sum is written where it stays. Beside the result this takes 8 bytes for
         an entry, and up to 4 more while pairs are counted.
         """
+        n_rows = int(np.count_nonzero(panel.row_weights))
+        if panel.place is not None:
+            pointers, columns_of, rows, *rest = panel.place.engine(panel, None).pair_moments()
+            return cls(n_rows, pointers, columns_of, rows.astype(row_type(panel.n_rows)), *rest)
         columns = EntriesByColumn(panel)
         _check_size(columns.size())
         indptr = np.concatenate([[0], np.cumsum(columns.counts)])
@@ -101,7 +105,6 @@ class PairMoments:
             columns.blocks(),
         ):
             pass
-        n_rows = int(np.count_nonzero(panel.row_weights))
         return cls(n_rows, indptr, *(sums if columns.weighted else sums[:4]))
 
     @property

@@ -318,6 +318,13 @@ class Panel:
         panel.row_weights = _frozen(check_weights(weights, self.n_rows))
         return panel
 
+    def at(self, place: Any) -> Panel:
+        """The same panel with its passes elsewhere; with None, on this machine's processor."""
+        panel = object.__new__(Panel)
+        panel.__dict__.update(self.__dict__)
+        panel.place = place
+        return panel
+
     def centred(self, means: Array) -> Panel:
         """The same panel with a number taken off each column's values.
 
@@ -345,7 +352,7 @@ class Panel:
         counts = self.indptr[rows + 1] - self.indptr[rows]
         indptr = np.concatenate([[0], np.cumsum(counts)])
         entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
-        return Panel(
+        panel = Panel(
             indptr,
             self.columns[entries],
             self.values[entries],
@@ -354,6 +361,7 @@ class Panel:
             column_ids=self._column_ids,
             row_weights=self.row_weights[rows],
         )
+        return panel if self.place is None else panel.at(self.place.again(panel))
 
     def align_columns(self, column_ids: Any, *, unknown: Literal["refuse", "drop"] = "refuse") -> Panel:
         """The same rows over another panel's columns, matched by id.

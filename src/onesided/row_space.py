@@ -23,6 +23,7 @@ from onesided.tallies import column_means, tally
 Array = npt.NDArray[Any]
 Center = Literal["none", "columns", "both"]
 
+TALL = 1 << 22  # columns beyond which a singular value decomposition takes minutes
 SMALLEST_NOISE = 1e-300  # for a panel of zeros, which has no unit
 NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust single entries too far
 
@@ -149,12 +150,12 @@ def principal_axes(factor: Any) -> Any:
 def principal_rotation(factor: Any) -> Array:
     """The orthogonal matrix that takes a factor to its principal axes.
 
-    On a device from the factor's inner products, which are few: columns shorter than 10⁻⁸ of the longest are then
-    orthogonal only to rounding beside that one.
+    Of very many columns, or on a device, from the factor's inner products, which are few: columns shorter than 10⁻⁸ of
+    the longest are then orthogonal only to rounding beside that one.
     """
     if factor.shape[1] == 0:
         return np.zeros((0, 0))
-    if not isinstance(factor, np.ndarray):
+    if not isinstance(factor, np.ndarray) or len(factor) > TALL:
         _, turn = np.linalg.eigh(host(factor.T @ factor))
         turn = turn[:, ::-1]
         vectors = factor @ like(factor, turn.copy())

@@ -27,6 +27,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
+from onesided.arrays import host
 from onesided.errors import InputError
 from onesided.ids import known_positions
 from onesided.measurement import MeasuredErrors, measured_errors
@@ -96,8 +97,9 @@ class Measured:
         """From the panel's own row weights."""
         scale = largest_value(panel) or 1.0
         own = tally(panel, scale=scale)
-        total = np.where(own.counts > 0, own.counts, 1.0)
-        return cls(own.squares / total * scale**2, own.sums / total * scale, own.counts, linked_parts(panel))
+        counts, sums, squares = map(host, (own.counts, own.sums, own.squares))
+        total = np.where(counts > 0, counts, 1.0)
+        return cls(squares / total * scale**2, sums / total * scale, counts, linked_parts(panel))
 
     @property
     def supported(self) -> Array:

@@ -302,7 +302,8 @@ def _in_double_precision(panel: Panel) -> Panel:
     if panel.values.dtype == np.float64:
         return panel
     values = panel.values.astype(np.float64)
-    return Panel(panel.indptr, panel.columns, values, panel.n_columns, row_weights=panel.row_weights)
+    double = Panel(panel.indptr, panel.columns, values, panel.n_columns, row_weights=panel.row_weights)
+    return double if panel.place is None else double.at(panel.place.again(double))
 
 
 def _kept_columns(panel: Panel, columns: Any, rank: int, replicates: int) -> Array:

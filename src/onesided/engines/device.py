@@ -26,10 +26,9 @@ memory that runs out nevertheless                      the GPU ran out of memory
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,8 +39,9 @@ from torch import Tensor
 from onesided.arrays import host
 from onesided.engines.engine import Engine, Sums, row_prior
 from onesided.engines.local import cut
+from onesided.engines.processor import SAMPLED_ENTRIES, drawn_weights
 from onesided.errors import InputError, counted
-from onesided.kernels import gpu
+from onesided.kernels import gpu, gpu_pairs
 from onesided.kernels.reference import packed
 from onesided.memory import memory_in_words
 from onesided.panel import Panel
@@ -52,6 +52,7 @@ BLOCK_ENTRIES = 1 << 28  # of rows that lie together: places in them are 32-bit 
 BLOCK_ROWS = 1 << 25
 STREAMED_ENTRIES = 1 << 25  # of a block that is brought again in each pass
 SPARE = 0.9  # of the memory that is free: the rest is for what torch holds back
+DRAWN_ON_HOST = 1 << 24
 WEIGHTS_KEPT = 2  # sets of row weights that stay on the device
 
 
@@ -68,12 +69,6 @@ def find_device(name: str) -> torch.device:
         listed = ", ".join(f"cuda:{k}" for k in range(there))
         raise InputError(f"device={name!r}: there {'is' if there == 1 else 'are'} {counted(there, 'GPU')}, {listed}")
     return torch.device("cuda", index)
-
-
-def check_name(name: str) -> None:
-    """Refuse what is no name of a device."""
-    if name not in ("cpu", "auto") and re.fullmatch(r"cuda(:\d+)?", name) is None:
-        raise InputError(f"device={name!r}: expected 'cpu', 'auto', 'cuda' or 'cuda:' and a number")
 
 
 def bytes_of_rows(n_rows: int, n_columns: int, n_entries: int, precision: int) -> int:
@@ -146,6 +141,22 @@ class Place:
             warnings.filterwarnings("ignore", message=".*not writable")
             return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
+    def again(self, panel: Panel) -> Place:
+        """Another panel on the same device."""
+        return Place(panel, self.device, deterministic=self.deterministic)
+
+    def pair_pass(
+        self, indptr: Array, columns: Array, target: Array
+    ) -> Callable[[float, Tensor], tuple[float, Tensor]]:
+        """The pass over pairs of columns, given once, with a target for each (:mod:`onesided.kernels.gpu_pairs`)."""
+        pairs = gpu_pairs.Pairs.of(self.tensor(indptr), self.tensor(columns), self.tensor(target))
+
+        def run(diagonal_weight: float, X: Tensor) -> tuple[float, Tensor]:
+            loss, gradient = gpu_pairs.pair_pass(pairs, diagonal_weight, X)
+            return float(loss), gradient
+
+        return run
+
     def engine(self, panel: Panel, weights: Array | None) -> Device:
         """Passes over the rows with their own weights or others."""
         return Device(self, panel, panel.row_weights if weights is None else weights)
@@ -172,14 +183,16 @@ class Place:
                 yield rows.moved(lambda one: one.to(self.device))
             return
         beside, present = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
-        coming: gpu.Rows | None = self._coming(self._blocks[0], beside)
+        coming, worked = deque([self._coming(self._blocks[0], beside)]), deque[torch.cuda.Event]()
         for k in range(len(self._blocks)):
             present.wait_stream(beside)
-            rows, coming = coming, None
+            rows = coming.popleft()
+            if len(worked) > 1:
+                worked.popleft().synchronize()  # no more than three blocks are on the device
             if k + 1 < len(self._blocks):
-                coming = self._coming(self._blocks[k + 1], beside)
-            assert rows is not None
+                coming.append(self._coming(self._blocks[k + 1], beside))
             yield rows
+            worked.append(present.record_event())
 
     def _coming(self, rows: gpu.Rows, beside: torch.cuda.Stream) -> gpu.Rows:
         present = torch.cuda.current_stream(self.device)
@@ -212,10 +225,15 @@ class Device(Engine):
 
     xp: ClassVar[Any] = torch
 
-    def __init__(self, place: Place, panel: Panel, weights: Array) -> None:
+    def __init__(self, place: Place, panel: Panel, weights: Array, only_weighed: bool = False) -> None:
         self.place, self.n_columns, self.n_rows = place, panel.n_columns, panel.n_rows
         self.dtype = panel.values.dtype
+        self._panel, self._all_weights, self._some = panel, weights, None
         self._weights = place.weights(weights)
+        if only_weighed and not place.streamed:
+            counted = [one > 0 for one in self._weights]
+            self._some = [rows.taken(one) for rows, one in zip(place.blocks(), counted, strict=True)]
+            self._weights = [weights[one] for weights, one in zip(self._weights, counted, strict=True)]
         self._centred: dict[tuple[int, torch.dtype], tuple[Tensor, float, Tensor]] = {}
 
     def array(self, values: Any) -> Tensor:
@@ -226,6 +244,8 @@ class Device(Engine):
 
     def normal(self, shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:
         """Standard normal numbers."""
+        if np.prod(shape) <= DRAWN_ON_HOST:  # the numbers that any other engine has
+            return self.array(rng.standard_normal(shape))
         source = torch.Generator(self.place.device).manual_seed(int(rng.integers(2**31)))
         return torch.randn(shape, dtype=torch.float64, device=self.place.device, generator=source)
 
@@ -234,7 +254,8 @@ class Device(Engine):
         return self.place.largest_value
 
     def _blocks(self) -> Iterator[tuple[int, gpu.Rows, Tensor]]:
-        for k, (rows, weights) in enumerate(zip(self.place.blocks(), self._weights, strict=True)):
+        blocks = self.place.blocks() if self._some is None else self._some
+        for k, (rows, weights) in enumerate(zip(blocks, self._weights, strict=True)):
             yield k, rows, weights
 
     def _around(self, k: int, rows: gpu.Rows, center: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
@@ -310,8 +331,12 @@ class Device(Engine):
     _own: tuple[Any, ...] = ()
 
     def drawn(self) -> tuple[Engine, float]:
-        """All rows: they are gone over sooner than some of them are found."""
-        return self, 1.0
+        """Those that the processor would draw; more where there are many columns."""
+        entries = max(SAMPLED_ENTRIES, 16 * self.n_columns)
+        weights, share = drawn_weights(self._panel, self._all_weights, entries)
+        if weights is None:
+            return self, 1.0
+        return Device(self.place, self._panel, weights, only_weighed=True), share
 
     def linked_columns(self) -> Array:
         """For each column, the smallest of those that chains of rows link it to: until nothing moves."""
@@ -381,6 +406,17 @@ class Device(Engine):
             in_order[rows.order] = halves
             yield slice(*self.place.edges[k]), host(in_order)
 
+    def pair_moments(self) -> tuple[Array, ...]:
+        """As :class:`onesided.moments.PairMoments` has them, from the pointers on; all rows in one block."""
+        if len(self.place.edges) > 1:
+            raise InputError("the panel is too large for its pair moments: OneSidedCompletion never forms them")
+        ((_, rows, weights),) = self._blocks()
+        counted = weights > 0
+        some, left = (rows, weights) if bool(counted.all()) else (rows.taken(counted), weights[counted])
+        weighed = left if bool((left != 1).any()) else None
+        sums = gpu_pairs.pair_moments(some.indptr, some.columns, some.values, weighed, self.n_columns)
+        return tuple(host(one) for one in sums if one is not None)
+
     def leave_one_out(self, known: Any) -> Tensor:
         """For each row of positive weight, five sums over its entries; zeros for the others."""
         center, unit, columns = known
@@ -391,16 +427,3 @@ class Device(Engine):
             e = gpu.centred(some, center, unit, columns.loadings.dtype)
             scores[self.place.edges[k][0] + some.order] = gpu.leave_one_out(some, e, columns)
         return scores
-
-
-@contextmanager
-def naming_the_way_out() -> Iterator[None]:
-    """Memory that runs out on the device says what to do."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        torch.cuda.empty_cache()
-        raise InputError(
-            f"the GPU ran out of memory ({str(error).splitlines()[0]}); close what else uses it, choose a lower rank "
-            "or refine='none', give the values as float32, or pass device='cpu'"
-        ) from error

@@ -2,14 +2,16 @@
 
 A program is one warp for factors of up to 32 columns. Rows come longest first. Of the row pass there are three kinds:
 
-- rows of up to 32 entries lie side by side in tiles of so many, all rows of a tile being of one length. With B the
-  tile's lines of the factor, K = BBᵀ; where two entries are of one row, E = K − vvᵀ, else 0. The loss is
-  ½ Σ w K (K − 2vv), the gradient 2wEB;
+- rows of up to 16 entries lie side by side in tiles of 32, all rows of a tile being of one length. With B the tile's
+  lines of the factor, K = BBᵀ; where two entries are of one row, E = K − vvᵀ, else 0. The loss is ½ Σ w K (K − 2vv),
+  the gradient 2wEB;
 - a program for each longer row goes over its entries twice: A = BᵀB and b = Bᵀv, then 2w (BA − vbᵀ);
-- rows of thousands of entries are cut, so that none is what all others wait for: A and b are summed first.
+- rows of very many entries are cut, so that none is what all others wait for: A and b are summed first.
 
-Products of single precision are made by the tensor cores from three products of bfloat16 (``bf16x3``): 16 bits or more
-of each factor count, and sums are in single precision. Doubles stay doubles.
+Products of single precision are made by the tensor cores, from numbers in two halves (``HALVES``): x = h + l, each in
+half precision, after a scaling that keeps both in its range; xy = hh' + hl' + lh', and what is left out is 2⁻²² of it.
+Of a product with itself, hl' and lh' are one another's mirror image, and one is made. Sums are in single precision.
+Doubles stay doubles. ``FAR`` is for factors of 2³¹ numbers and more, whose places need long integers.
 """
 
 from __future__ import annotations
@@ -19,87 +21,147 @@ import triton.language as tl
 
 
 @triton.jit
-def short_rows(
-    tiles, columns, values, weights, X, gradient, losses, R: tl.constexpr, PRECISION: tl.constexpr, STAGED: tl.constexpr
-):
-    """A tile has its first entry, the one after its last, its first row, and the length of all its rows."""
-    t = tl.program_id(0)
-    start, stop = tl.load(tiles + 4 * t), tl.load(tiles + 4 * t + 1)
-    row, length = tl.load(tiles + 4 * t + 2), tl.load(tiles + 4 * t + 3)
-    lane, c = tl.arange(0, 32), tl.arange(0, R)
-    at, own = start + lane, lane // length
-    there = at < stop
-    j = tl.load(columns + at, mask=there, other=0).to(tl.int64)
-    v = tl.load(values + at, mask=there, other=0.0)
-    w = tl.load(weights + row + own, mask=there, other=0.0)
-    x = tl.load(X + j[:, None] * R + c[None, :], mask=there[:, None], other=0.0)
-    K = tl.dot(x, tl.trans(x), input_precision=PRECISION, out_dtype=x.dtype)
-    vv = v[:, None] * v[None, :]
-    own = tl.where(there, own, -1 - lane)
-    same = own[:, None] == own[None, :]
-    shared = tl.where(same, w[:, None], 0.0)
-    tl.store(losses + t, 0.5 * tl.sum(shared * K * (K - 2.0 * vv)))
-    g = tl.dot(2.0 * shared * (K - vv), x, input_precision=PRECISION, out_dtype=x.dtype)
-    if STAGED:
-        tl.store(gradient + at.to(tl.int64)[:, None] * R + c[None, :], g, mask=there[:, None])
+def _lines(X, j, there, R: tl.constexpr, FAR: tl.constexpr, HALVES: tl.constexpr):
+    """Lines of the factor: upper and lower halves; or whole, twice."""
+    if FAR:
+        j = j.to(tl.int64)
+    c = tl.arange(0, R)[None, :]
+    if HALVES:
+        line = X + j[:, None] * (2 * R) + c
+        high = tl.load(line, mask=there[:, None], other=0.0)
+        low = tl.load(line + R, mask=there[:, None], other=0.0)
     else:
-        tl.atomic_add(gradient + j[:, None] * R + c[None, :], g, mask=there[:, None], sem="relaxed")
+        high = tl.load(X + j[:, None] * R + c, mask=there[:, None], other=0.0)
+        low = high
+    return high, low
 
 
 @triton.jit
-def _statistics(start, stop, columns, values, X, R: tl.constexpr, PRECISION: tl.constexpr, B: tl.constexpr):
+def _in_halves(M):
+    """A matrix in two halves, scaled so that its largest number is 1024; and the scale."""
+    most = tl.max(tl.max(tl.abs(M), 1), 0)
+    scale = tl.where(most > 0.0, 1024.0 / most, 1.0)
+    high = (M * scale).to(tl.float16)
+    return high, (M * scale - high.to(tl.float32)).to(tl.float16), scale
+
+
+@triton.jit
+def _add(gradient, at, j, g, there, R: tl.constexpr, FAR: tl.constexpr, STAGED: tl.constexpr):
+    """Gradients of entries, to where those of each entry are kept or to the lines of their columns."""
+    c = tl.arange(0, R)[None, :]
+    if STAGED:
+        tl.store(gradient + at.to(tl.int64)[:, None] * R + c, g, mask=there[:, None])
+    else:
+        if FAR:
+            j = j.to(tl.int64)
+        tl.atomic_add(gradient + j[:, None] * R + c, g, mask=there[:, None], sem="relaxed")
+
+
+@triton.jit
+def short_rows(
+    tiles, columns, values, weights, X, units, gradient, losses,
+    R: tl.constexpr, FAR: tl.constexpr, HALVES: tl.constexpr, STAGED: tl.constexpr,
+):  # fmt: skip
+    """A tile has its first entry, the one after its last, its first row, and the length of all its rows."""
+    t = tl.program_id(0)
+    start, stop = tl.load(tiles + 4 * t), tl.load(tiles + 4 * t + 1)
+    row, length, unit = tl.load(tiles + 4 * t + 2), tl.load(tiles + 4 * t + 3), tl.load(units)
+    lane = tl.arange(0, 32)
+    at, own = start + lane, lane // length
+    there = at < stop
+    j = tl.load(columns + at, mask=there, other=0)
+    v = tl.load(values + at, mask=there, other=0.0)
+    w = tl.load(weights + row + own, mask=there, other=0.0)
+    high, low = _lines(X, j, there, R, FAR, HALVES)
+    if HALVES:
+        mixed = tl.dot(high, tl.trans(low))
+        K = (tl.dot(high, tl.trans(high)) + (mixed + tl.trans(mixed))) * (unit * unit)
+    else:
+        K = tl.dot(high, tl.trans(high), input_precision="ieee", out_dtype=high.dtype)
+    vv = v[:, None] * v[None, :]
+    own = tl.where(there, own, -1 - lane)
+    shared = tl.where(own[:, None] == own[None, :], w[:, None], 0.0)
+    tl.store(losses + t, 0.5 * tl.sum(shared * K * (K - 2.0 * vv)))
+    E = 2.0 * shared * (K - vv)
+    if HALVES:
+        upper, lower, scale = _in_halves(E)
+        g = (tl.dot(upper, high) + (tl.dot(upper, low) + tl.dot(lower, high))) * (unit / scale)
+    else:
+        g = tl.dot(E, high, input_precision="ieee", out_dtype=E.dtype)
+    _add(gradient, at, j, g, there, R, FAR, STAGED)
+
+
+@triton.jit
+def _statistics(
+    start, stop, columns, values, X, unit, R: tl.constexpr, FAR: tl.constexpr, HALVES: tl.constexpr, B: tl.constexpr
+):
     """A and b of some entries."""
-    c = tl.arange(0, R)
-    A, b = tl.zeros((R, R), X.dtype.element_ty), tl.zeros((R,), X.dtype.element_ty)
+    A, b = tl.zeros((R, R), values.dtype.element_ty), tl.zeros((R,), values.dtype.element_ty)
+    mixed = tl.zeros((R, R), values.dtype.element_ty)
     for k in range(start, stop, B):
         at = k + tl.arange(0, B)
         there = at < stop
-        j = tl.load(columns + at, mask=there, other=0).to(tl.int64)
+        j = tl.load(columns + at, mask=there, other=0)
         v = tl.load(values + at, mask=there, other=0.0)
-        x = tl.load(X + j[:, None] * R + c[None, :], mask=there[:, None], other=0.0)
-        A += tl.dot(tl.trans(x), x, input_precision=PRECISION, out_dtype=x.dtype)
-        b += tl.sum(x * v[:, None], 0)
+        high, low = _lines(X, j, there, R, FAR, HALVES)
+        if HALVES:
+            A += tl.dot(tl.trans(high), high)
+            mixed += tl.dot(tl.trans(high), low)
+            b += tl.sum((high.to(tl.float32) + low.to(tl.float32)) * v[:, None], 0)
+        else:
+            A += tl.dot(tl.trans(high), high, input_precision="ieee", out_dtype=A.dtype)
+            b += tl.sum(high * v[:, None], 0)
+    if HALVES:
+        A = (A + (mixed + tl.trans(mixed))) * (unit * unit)
+        b = b * unit
     return A, b
 
 
 @triton.jit
 def _gradients(
-    start, stop, columns, values, X, A, b, gradient,
-    R: tl.constexpr, PRECISION: tl.constexpr, STAGED: tl.constexpr, B: tl.constexpr,
+    start, stop, columns, values, X, unit, A, b, gradient,
+    R: tl.constexpr, FAR: tl.constexpr, HALVES: tl.constexpr, STAGED: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """BA − vbᵀ for some entries."""
-    c = tl.arange(0, R)
+    if HALVES:
+        upper, lower, scale = _in_halves(A)
     for k in range(start, stop, B):
         at = k + tl.arange(0, B)
         there = at < stop
-        j = tl.load(columns + at, mask=there, other=0).to(tl.int64)
+        j = tl.load(columns + at, mask=there, other=0)
         v = tl.load(values + at, mask=there, other=0.0)
-        x = tl.load(X + j[:, None] * R + c[None, :], mask=there[:, None], other=0.0)
-        g = tl.dot(x, A, input_precision=PRECISION, out_dtype=x.dtype) - v[:, None] * b[None, :]
-        if STAGED:
-            tl.store(gradient + at.to(tl.int64)[:, None] * R + c[None, :], g, mask=there[:, None])
+        high, low = _lines(X, j, there, R, FAR, HALVES)
+        if HALVES:
+            g = (tl.dot(high, upper) + (tl.dot(high, lower) + tl.dot(low, upper))) * (unit / scale)
         else:
-            tl.atomic_add(gradient + j[:, None] * R + c[None, :], g, mask=there[:, None], sem="relaxed")
+            g = tl.dot(high, A, input_precision="ieee", out_dtype=A.dtype)
+        _add(gradient, at, j, g - v[:, None] * b[None, :], there, R, FAR, STAGED)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first"])
 def long_rows(
-    first, indptr, columns, values, weights, X, gradient, losses,
-    R: tl.constexpr, PRECISION: tl.constexpr, STAGED: tl.constexpr, B: tl.constexpr,
+    first, indptr, columns, values, weights, X, units, gradient, losses,
+    R: tl.constexpr, FAR: tl.constexpr, HALVES: tl.constexpr, STAGED: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """A program for each row from the first of this kind on."""
     u = first + tl.program_id(0)
     start, stop, w = tl.load(indptr + u).to(tl.int32), tl.load(indptr + u + 1).to(tl.int32), tl.load(weights + u)
-    A, b = _statistics(start, stop, columns, values, X, R, PRECISION, B)
+    unit = tl.load(units)
+    A, b = _statistics(start, stop, columns, values, X, unit, R, FAR, HALVES, B)
     tl.store(losses + tl.program_id(0), 0.5 * w * (tl.sum(A * A) - 2.0 * tl.sum(b * b)))
-    _gradients(start, stop, columns, values, X, 2.0 * w * A, 2.0 * w * b, gradient, R, PRECISION, STAGED, B)
+    A, b = 2.0 * w * A, 2.0 * w * b
+    _gradients(start, stop, columns, values, X, unit, A, b, gradient, R, FAR, HALVES, STAGED, B)
 
 
 @triton.jit
-def piece_statistics(pieces, columns, values, X, statistics, R: tl.constexpr, PRECISION: tl.constexpr, B: tl.constexpr):
+def piece_statistics(
+    pieces, columns, values, X, units, statistics,
+    R: tl.constexpr, FAR: tl.constexpr, HALVES: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
     """A and b of each piece of a row that was cut, one after the other; a piece has first, last + 1, and its row."""
     t = tl.program_id(0)
-    A, b = _statistics(tl.load(pieces + 3 * t), tl.load(pieces + 3 * t + 1), columns, values, X, R, PRECISION, B)
+    start, stop = tl.load(pieces + 3 * t), tl.load(pieces + 3 * t + 1)
+    A, b = _statistics(start, stop, columns, values, X, tl.load(units), R, FAR, HALVES, B)
     c = tl.arange(0, R)
     to = statistics + t.to(tl.int64) * R * (R + 1)
     tl.store(to + c[:, None] * R + c[None, :], A)
@@ -108,8 +170,8 @@ def piece_statistics(pieces, columns, values, X, statistics, R: tl.constexpr, PR
 
 @triton.jit
 def piece_gradients(
-    pieces, columns, values, X, statistics, gradient,
-    R: tl.constexpr, PRECISION: tl.constexpr, STAGED: tl.constexpr, B: tl.constexpr,
+    pieces, columns, values, X, units, statistics, gradient,
+    R: tl.constexpr, FAR: tl.constexpr, HALVES: tl.constexpr, STAGED: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The gradients of each piece's entries, from 2wA and 2wb of its row."""
     t = tl.program_id(0)
@@ -117,7 +179,7 @@ def piece_gradients(
     c = tl.arange(0, R)
     of = statistics + row.to(tl.int64) * R * (R + 1)
     A, b = tl.load(of + c[:, None] * R + c[None, :]), tl.load(of + R * R + c)
-    _gradients(start, stop, columns, values, X, A, b, gradient, R, PRECISION, STAGED, B)
+    _gradients(start, stop, columns, values, X, tl.load(units), A, b, gradient, R, FAR, HALVES, STAGED, B)
 
 
 @triton.jit
@@ -167,3 +229,65 @@ def solve(halves, k, floor, half, K: tl.constexpr):
         M = tl.where(on_row & on_column, -1.0 / D, M)
     M = tl.where(high == 0, 1.0, -M)
     tl.store(place, M, mask=inside & (a[:, None] >= c[None, :]))
+
+
+@triton.jit
+def leave_one_out(
+    indptr, columns, values, loadings, precision, information, halves, scores, k, half, least,
+    CERTAIN: tl.constexpr, K: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """Five sums over the entries of a row, each predicted from the others; all matrices are over (1, z).
+
+    tr(V E[z̃ z̃ᵀ]) is summed over the lines of V = information / γ − ỹ ỹᵀ.
+    """
+    u = tl.program_id(0).to(tl.int64)
+    start, stop = tl.load(indptr + u).to(tl.int32), tl.load(indptr + u + 1).to(tl.int32)
+    a, c = tl.arange(0, K)[:, None], tl.arange(0, K)[None, :]
+    high, low = tl.maximum(a, c), tl.minimum(a, c)
+    whole = tl.load(halves + u * half + high * (high + 1) // 2 + low, mask=high <= k, other=0.0)
+    S, z = tl.where(low > 0, whole, 0.0), tl.sum(tl.where(a == 0, whole, 0.0), 0)[None, :]
+    A, lane = tl.zeros((K, K), tl.float64), tl.arange(0, B)
+    score, squares = tl.zeros((B,), tl.float64), tl.zeros((B,), tl.float64)
+    relative, fourths, own = tl.zeros((B,), tl.float64), tl.zeros((B,), tl.float64), tl.zeros((B,), tl.float64)
+    for first in range(start, stop, B):
+        at = first + lane
+        there = at < stop
+        j = tl.load(columns + at, mask=there, other=0).to(tl.int64)[:, None]
+        e = tl.load(values + at, mask=there, other=0.0)
+        inside = there[:, None] & (c > 0) & (c <= k)
+        y = tl.load(loadings + j * k + c - 1, mask=inside, other=0.0)
+        gamma = tl.load(precision + tl.sum(j, 1), mask=there, other=1.0)
+        Sy = tl.dot(y, S, input_precision="ieee", out_dtype=tl.float64)
+        h = tl.sum(y * Sy, 1)
+        left = tl.maximum(1.0 - gamma * h, least)
+        residual = (e - tl.sum(y * z, 1)) / left
+        variance = 1.0 / (gamma * left)
+        if not CERTAIN:
+            o, more = z - (gamma * residual)[:, None] * Sy, gamma / left
+            trace = tl.zeros((B,), tl.float64)
+            for p in range(0, k + 1):
+                far, near = tl.maximum(c, p), tl.minimum(c, p)
+                line = tl.load(information + j * half + far * (far + 1) // 2 + near, mask=far <= k, other=0.0)
+                on = c == p
+                y_p, o_p = tl.sum(tl.where(on, y, 0.0), 1)[:, None], tl.sum(tl.where(on, o, 0.0), 1)[:, None]
+                Sy_p, S_p = tl.sum(tl.where(on, Sy, 0.0), 1)[:, None], tl.sum(tl.where(a == p, S, 0.0), 0)[None, :]
+                moments = o_p * o + more[:, None] * Sy_p * Sy + S_p
+                trace += tl.sum((line / gamma[:, None] - y_p * y) * moments, 1)
+            variance += tl.maximum(trace, 0.0)
+        square = residual * residual / variance
+        score -= tl.where(there, 0.5 * (tl.log(6.283185307179586 * variance) + square), 0.0)
+        squares += tl.where(there, residual * residual, 0.0)
+        relative += tl.where(there, square, 0.0)
+        fourths += tl.where(there, square * square, 0.0)
+        own += tl.where(there, (gamma / left * h) * (gamma / left * h), 0.0)
+        scaled = y * tl.sqrt(gamma / left)[:, None]
+        A += tl.dot(tl.trans(scaled), scaled, input_precision="ieee", out_dtype=tl.float64)
+    SA = tl.dot(S, A, input_precision="ieee", out_dtype=tl.float64)
+    m = (stop - start).to(tl.float64)
+    overlap = m + tl.sum(SA * tl.trans(SA)) - tl.sum(own)
+    to = scores + 5 * u
+    tl.store(to, tl.sum(score))
+    tl.store(to + 1, tl.sum(squares))
+    tl.store(to + 2, tl.sum(relative))
+    tl.store(to + 3, tl.sum(fourths))
+    tl.store(to + 4, tl.minimum(tl.maximum(overlap, m), m * m))

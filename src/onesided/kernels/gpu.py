@@ -22,9 +22,10 @@ from torch import Tensor
 
 from onesided.kernels.reference import SMALLEST_LEFT
 
-TILE = 32  # entries of rows that are computed side by side
-SPLIT = 4096  # entries beyond which a row is cut
-PIECE = 2048  # entries of each cut
+TILE, SHORT = 32, 16  # entries that are computed side by side, and of a row of which several are
+SHARE = 3000  # a row with more than one in so many of all entries would be what all others wait for,
+SPLIT = 1024  # unless it has no more than so many: it is cut
+PIECE = 256  # into pieces of so many entries
 LONGEST = 1024  # entries that one program sums
 CHUNK = 1 << 26  # numbers held at a time on the way
 WIDEST = 256  # columns of a factor that a fused row pass can hold
@@ -45,29 +46,26 @@ def fused_for(tensor: Tensor) -> Any:
     return _triton() if tensor.is_cuda or interpreted else None
 
 
-def _precision(tensor: Tensor) -> str:
-    return "bf16x3" if tensor.is_cuda and tensor.dtype == torch.float32 else "ieee"
-
-
 class Segments(NamedTuple):
-    """Stretches of entries that are summed, and, where longer ones were cut, the pieces of each."""
+    """Stretches of entries that are summed. Longer ones are cut: then where the pieces of each begin, as stretches."""
 
     starts: Tensor
     stops: Tensor
-    pointers: Tensor | None
+    pointers: Tensor | None = None
+    pieces: Segments | None = None
 
 
 def segments(pointers: Tensor) -> Segments:
     """From where each stretch begins, and where the last ends."""
     lengths = pointers.diff()
     if len(lengths) == 0 or int(lengths.max()) <= LONGEST:
-        return Segments(pointers[:-1], pointers[1:], None)
+        return Segments(pointers[:-1], pointers[1:])
     number = torch.clamp((lengths + LONGEST - 1) // LONGEST, min=1)
     within = running(number)
     piece = torch.arange(int(within[-1]), device=pointers.device) - torch.repeat_interleave(within[:-1], number)
     starts = torch.repeat_interleave(pointers[:-1], number) + LONGEST * piece
     stops = torch.minimum(starts + LONGEST, torch.repeat_interleave(pointers[1:], number))
-    return Segments(starts, stops, within)
+    return Segments(starts, stops, within, segments(within))
 
 
 def running(lengths: Tensor) -> Tensor:
@@ -186,10 +184,11 @@ class Plan(NamedTuple):
 
 def _plan(rows: Rows) -> Plan:
     lengths = rows.lengths
-    n_cut, n_beyond = (int(torch.count_nonzero(lengths > most)) for most in (SPLIT, TILE))
-    counts = torch.bincount(lengths[n_beyond:], minlength=TILE + 1).tolist()
+    most = max(SPLIT, len(rows.columns) // SHARE)
+    n_cut, n_beyond = (int(torch.count_nonzero(lengths > one)) for one in (most, SHORT))
+    counts = torch.bincount(lengths[n_beyond:], minlength=SHORT + 1).tolist()
     row, entry, tiles = n_beyond, int(rows.indptr[n_beyond]), []
-    for length in range(TILE, 0, -1):
+    for length in range(SHORT, 0, -1):
         many, abreast = counts[length], TILE // length
         first = torch.arange(0, many, abreast, device=lengths.device)
         starts = entry + length * first
@@ -231,31 +230,44 @@ def row_pass(rows: Rows, values: Tensor, weights: Tensor, X: Tensor, in_order: b
     tiles, pieces, of_pieces, n_cut, n_long = rows.plan
     gradient = X.new_empty((len(values), R)) if in_order else torch.zeros_like(X)
     losses = X.new_zeros(n_cut + n_long + len(tiles))
-    entries, shape = (rows.columns, values), {"R": R, "PRECISION": _precision(X)}
+    halves = X.dtype == torch.float32
+    table, unit = _in_halves(X) if halves else (X, X.new_ones(1))
+    shape = {"R": R, "FAR": table.numel() >= 1 << 31, "HALVES": halves}
     B, warps = (32, 1) if R <= 32 else (32, 4) if R <= 128 else (16, 8)
+    entries, factor = (rows.columns, values), (table, unit)
     if n_cut:
         statistics = X.new_empty((len(pieces), R * (R + 1)))
-        kernels.piece_statistics[(len(pieces),)](pieces, *entries, X, statistics, **shape, B=B, num_warps=warps)
+        kernels.piece_statistics[(len(pieces),)](pieces, *entries, *factor, statistics, **shape, B=B, num_warps=warps)
         whole = sum_of_lines(of_pieces, statistics)
         w = weights[:n_cut]
         losses[:n_cut] = 0.5 * w * ((whole[:, : R * R] ** 2).sum(1) - 2 * (whole[:, R * R :] ** 2).sum(1))
         whole *= 2 * w[:, None]
         kernels.piece_gradients[(len(pieces),)](
-            pieces, *entries, X, whole, gradient, **shape, STAGED=in_order, B=B, num_warps=warps
+            pieces, *entries, *factor, whole, gradient, **shape, STAGED=in_order, B=B, num_warps=warps
         )
     if n_long:
         kernels.long_rows[(n_long,)](
-            n_cut, rows.indptr, *entries, weights, X, gradient, losses[n_cut:],
+            n_cut, rows.indptr, *entries, weights, *factor, gradient, losses[n_cut:],
             **shape, STAGED=in_order, B=B, num_warps=warps,
         )  # fmt: skip
     if len(tiles):
         kernels.short_rows[(len(tiles),)](
-            tiles, *entries, weights, X, gradient, losses[n_cut + n_long :], **shape, STAGED=in_order, num_warps=warps
-        )
+            tiles, *entries, weights, *factor, gradient, losses[n_cut + n_long :],
+            **shape, STAGED=in_order, num_warps=warps,
+        )  # fmt: skip
     if in_order:
         columns = rows.by_column
         gradient = sum_of_lines(columns.segments, gradient, columns.places)
     return losses.sum(dtype=torch.float64), gradient
+
+
+def _in_halves(X: Tensor) -> tuple[Tensor, Tensor]:
+    """A factor in two halves of half precision, side by side, scaled so that its largest number is 64; and the unit."""
+    most = X.abs().amax()
+    unit = torch.where(most > 0, most / 64, 1.0).reshape(1)
+    high = (X / unit).to(torch.float16)
+    low = (X / unit - high).to(torch.float16)
+    return torch.cat([high, low], dim=1), unit
 
 
 def _plain_row_pass(rows: Rows, values: Tensor, weights: Tensor, X: Tensor, in_order: bool) -> tuple[Tensor, Tensor]:
@@ -300,7 +312,7 @@ def sum_of_lines(
                 LISTED=index is not None, WEIGHED=coefficients is not None,
                 ENTRIES=min(64, 1024 // wide), WIDE=wide, num_warps=1,
             )  # fmt: skip
-    return out if over.pointers is None else sum_of_lines(segments(over.pointers), out)
+    return out if over.pieces is None else sum_of_lines(over.pieces, out)
 
 
 def _plain_sum(over: Segments, table: Tensor, index: Tensor | None, coefficients: Tensor | None) -> Tensor:
@@ -498,6 +510,14 @@ def leave_one_out(rows: Rows, e: Tensor, known: Known) -> Tensor:
     precision = known.precision.to(loadings.dtype)
     halves = row_posterior(rows, e, known)
     scores = halves.new_zeros((rows.n_rows, 5))
+    kernels, size = fused_for(halves), max(16, 1 << k.bit_length())
+    if kernels is not None and size <= 64 and halves.dtype == torch.float64:
+        kernels.leave_one_out[(rows.n_rows,)](
+            rows.indptr, rows.columns, e, loadings.contiguous(), precision, information, halves, scores,
+            k, halves.shape[1], SMALLEST_LEFT,
+            CERTAIN=len(information) == 0, K=size, B=16, num_warps=1 if size == 16 else 4,
+        )  # fmt: skip
+        return scores
     a, c = torch.tril_indices(k + 1, k + 1, device=halves.device)
     twice = torch.where(a == c, 1.0, 2.0).to(halves.dtype)
     inner = c > 0

@@ -191,11 +191,6 @@ class Pairs:
         return gpu.segments(self.pointers)
 
     @cached_property
-    def pieces(self) -> gpu.Segments | None:
-        """The stretches of each column, where some were cut."""
-        return None if self.segments.pointers is None else gpu.segments(self.segments.pointers)
-
-    @cached_property
     def owners(self) -> Tensor:
         """The column of each stretch."""
         column = torch.arange(len(self.pointers) - 1, dtype=torch.int32, device=self.pointers.device)
@@ -219,8 +214,8 @@ def pair_pass(pairs: Pairs, diagonal_weight: float, X: Tensor) -> tuple[Tensor, 
         over.starts, over.stops, pairs.owners, pairs.columns, pairs.target, X.new_full((1,), diagonal_weight), X,
         gradient, losses, R=R, WIDE=wide, PAIRS=max(1, min(32, tile // wide)), num_warps=1 if wide <= 512 else 4,
     )  # fmt: skip
-    if pairs.pieces is not None:
-        gradient = gpu.sum_of_lines(pairs.pieces, gradient)
+    if over.pieces is not None:
+        gradient = gpu.sum_of_lines(over.pieces, gradient)
     return losses.sum(dtype=torch.float64), gradient
 
 

@@ -38,7 +38,7 @@ def pair_blocks(indptr: Array) -> list[tuple[int, Array]]:
 
 
 class PairObjective:
-    """ℓ(X) of the paper for given pair moments.
+    """ℓ(X) of the paper for given pair moments, on this machine's processor or at a place of its own.
 
     >>> from onesided.panel import Panel
     >>> objective = PairObjective(PairMoments.from_panel(Panel.from_dense([[2.0, 1.0]])))
@@ -54,6 +54,7 @@ class PairObjective:
         penalty: float = 0.0,
         alpha: float = 0.0,
         diagonal_weight: float | None = None,
+        place: Any = None,
     ) -> None:
         d = moments.n_columns
         off = moments.n_pairs - int(np.count_nonzero(np.diff(moments.indptr)))  # a column seen is a pair with itself
@@ -62,19 +63,23 @@ class PairObjective:
         self.penalty, self.alpha = penalty, alpha
         self._columns, self._target = moments.columns, hajek(moments)
         self._blocks = pair_blocks(moments.indptr)
+        self._pass = self._pass_here if place is None else place.pair_pass(moments.indptr, self._columns, self._target)
 
-    def value_and_gradient(self, X: Array) -> tuple[float, Array]:
+    def value_and_gradient(self, X: Any) -> tuple[float, Any]:
         """ℓ(X) and ∇ℓ(X)."""
+        loss, gradient = self._pass(self.diagonal_weight, X)
+        value, slope = incoherence(X, self.alpha)
+        strength = self.penalty / len(X)
+        return loss / self.size + strength * value, gradient / self.size + strength * slope
+
+    def _pass_here(self, diagonal_weight: float, X: Array) -> tuple[float, Array]:
         X = np.ascontiguousarray(X, dtype=np.float64)
         wide = pairs.padded(X)
         loss, total = 0.0, np.zeros(wide.shape)
         for block_loss, block_gradient in in_order(
-            lambda block: pairs.pair_pass(*block, self._columns, self._target, self.diagonal_weight, wide),
+            lambda block: pairs.pair_pass(*block, self._columns, self._target, diagonal_weight, wide),
             self._blocks,
         ):
             loss += block_loss
             total += block_gradient
-        gradient = total[:, : X.shape[1]]
-        value, slope = incoherence(X, self.alpha)
-        strength = self.penalty / len(X)
-        return loss / self.size + strength * value, gradient / self.size + strength * slope
+        return loss, total[:, : X.shape[1]]

@@ -7,20 +7,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onesided.arrays import namespace
+
 Array = npt.NDArray[Any]
 
 
-def incoherence(X: Array, alpha: float) -> tuple[float, Array]:
+def incoherence(X: Any, alpha: float) -> tuple[float, Any]:
     """R(X) = Σ_j (‖x_j‖ − α)₊⁴ and its gradient, 4 (‖x_j‖ − α)₊³ x_j / ‖x_j‖ in x_j.
 
     >>> value, gradient = incoherence(np.array([[0.0, 5.0], [0.1, 0.0]]), 4.0)
     >>> value, gradient.tolist()
     (1.0, [[0.0, 4.0], [0.0, 0.0]])
     """
-    norms = np.linalg.norm(X, axis=1)
-    excess = np.maximum(norms - alpha, 0.0)
-    slope = 4 * excess**3 / np.where(norms > 0, norms, 1.0)
-    return float(np.sum(excess**4)), slope[:, None] * X
+    norms = (X * X).sum(1) ** 0.5
+    excess = (norms - alpha).clip(0.0)
+    slope = 4 * excess**3 / namespace(X).where(norms > 0, norms, 1.0)
+    return float((excess**4).sum()), slope[:, None] * X
 
 
 def nuclear_norm(X: Array) -> tuple[float, Array]:

@@ -180,4 +180,4 @@ def _sampling_noise(own: Tally) -> float:
     if total == 0:
         return 0.0
     variance = max(own.mean_squared_product - own.mean_product**2, 0.0)
-    return float(np.sqrt(variance * (own.shared @ own.shared) / total))
+    return float(np.sqrt(variance * float(own.shared @ own.shared) / total))

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.linalg import aslinearoperator
 
+from onesided.arrays import namespace
 from onesided.errors import counted
 from onesided.moments import PairMoments, hajek
 from onesided.solvers.result import Progress, SolveResult, ValueAndGradient
@@ -39,7 +40,7 @@ def stable_step(moments: PairMoments, rng: np.random.Generator) -> float:
 
 def gradient_descent(
     value_and_gradient: ValueAndGradient,
-    start: Array,
+    start: Any,
     *,
     step_size: float,
     iterations: int,
@@ -56,7 +57,7 @@ def gradient_descent(
     >>> gradient_descent(lambda x: (float(x @ x), 2 * x), np.ones(2), step_size=3.0, iterations=9).status
     'diverged'
     """
-    X = best = np.array(start, dtype=np.float64)
+    X = best = namespace(start).asarray(start, dtype=namespace(start).float64)
     history: list[float] = []
     for iteration in range(iterations + 1):
         with np.errstate(over="ignore", invalid="ignore"):  # an overflow is divergence, and is said to be

@@ -1,0 +1,257 @@
+"""The grid of the kernels for those on torch tensors: plain, and fused by Triton, interpreted where there is no GPU."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from onesided.kernels import reference
+from tests.test_kernels import PANELS, build, column_arguments, factor, posterior_arguments
+
+torch = pytest.importorskip("torch")
+
+from onesided.kernels import gpu  # noqa: E402  torch may not be there
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+TYPES = {np.float32: torch.float32, np.float64: torch.float64}
+
+
+@pytest.fixture(params=["torch", "triton"])
+def path(request, monkeypatch):
+    if request.param == "torch":
+        monkeypatch.setattr(gpu, "fused_for", lambda tensor: None)
+    else:
+        pytest.importorskip("triton")
+        assert gpu.fused_for(torch.zeros(1, device=DEVICE)) is not None
+    return request.param
+
+
+@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
+def dtype(request):
+    return request.param
+
+
+@pytest.fixture(params=PANELS)
+def panel(request):
+    return build(request.param)
+
+
+class There(NamedTuple):
+    rows: gpu.Rows
+    order: np.ndarray
+    weights: torch.Tensor
+
+
+def brought(array):
+    return torch.from_numpy(np.ascontiguousarray(array)).to(DEVICE)
+
+
+def there(panel, dtype):
+    indptr, columns, values, weights, d = panel
+    rows = gpu.Rows.of(brought(indptr), brought(columns), brought(values.astype(dtype)), d)
+    return There(rows, rows.order.cpu().numpy(), brought(weights)[rows.order])
+
+
+def wide(X):
+    table = torch.zeros((len(X), gpu.width_for(X.shape[1])), dtype=TYPES[X.dtype.type], device=DEVICE)
+    table[:, : X.shape[1]] = brought(X)
+    return table
+
+
+def close(actual, expected, dtype):
+    """Within 1e-5 of the largest number in single precision, 1e-10 in double."""
+    tolerance = 1e-5 if dtype == np.float32 else 1e-10
+    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
+    np.testing.assert_allclose(actual.cpu().numpy(), expected, rtol=0, atol=tolerance * scale)
+
+
+def test_rows_are_those_of_the_panel_longest_first(panel, dtype):
+    indptr, columns, values, _, _ = panel
+    rows, order, _ = there(panel, dtype)
+    lengths = rows.lengths.cpu().numpy()
+    assert np.all(np.diff(lengths) <= 0)
+    np.testing.assert_array_equal(lengths, np.diff(indptr)[order])
+    kept = [slice(indptr[u], indptr[u + 1]) for u in order]
+    np.testing.assert_array_equal(rows.columns.cpu().numpy(), np.concatenate([columns[one] for one in kept]))
+    np.testing.assert_array_equal(
+        rows.values.cpu().numpy(), np.concatenate([values[one] for one in kept]).astype(dtype)
+    )
+
+
+def compare_row_pass(panel, dtype, r, in_order):
+    indptr, columns, values, weights, d = panel
+    X, center = factor(d, r, dtype), np.linspace(-1, 1, d)
+    expected = reference.row_pass(indptr, columns, values.astype(dtype), weights, 1.3, X, center)
+    rows, _, w = there(panel, dtype)
+    e = gpu.centred(rows, brought(center), 1.3, TYPES[dtype])
+    loss, gradient = gpu.row_pass(rows, e, w.to(TYPES[dtype]), wide(X), in_order)
+    close(loss, np.asarray(expected[0]), dtype)
+    close(gradient[:, :r], expected[1], dtype)
+    assert not gradient[:, r:].any()
+
+
+@pytest.mark.parametrize("r", [1, 10, 16, 19])
+def test_row_pass(path, panel, dtype, r):
+    compare_row_pass(panel, dtype, r, in_order=False)
+
+
+def test_row_pass_in_order(path, panel, dtype):
+    compare_row_pass(panel, dtype, 10, in_order=True)
+
+
+@pytest.mark.parametrize("r", [40, 70] if DEVICE == "cuda" else [40])
+def test_row_pass_of_high_rank(path, dtype, r):
+    compare_row_pass(build("huge row"), dtype, r, in_order=False)
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_row_pass_of_rows_that_are_cut(path, dtype, in_order, monkeypatch):
+    monkeypatch.setattr(gpu, "SPLIT", 100)
+    monkeypatch.setattr(gpu, "PIECE", 48)
+    monkeypatch.setattr(gpu, "LONGEST", 8)
+    assert there(build("huge row"), dtype).rows.plan.n_cut == 2
+    compare_row_pass(build("huge row"), dtype, 10, in_order)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+def test_row_pass_of_factors_of_any_size(path, dtype, size):
+    """Halves have a narrow range: what is scaled must come out scaled back."""
+    panel = build("random")
+    indptr, columns, values, weights, d = panel
+    X = (factor(d, 4, np.float64) * np.geomspace(1e-3, 1.0, d)[:, None]).astype(dtype)
+    rows, _, w = there(panel, dtype)
+    zero = torch.zeros(len(values), dtype=TYPES[dtype], device=DEVICE)
+    loss, gradient = gpu.row_pass(rows, zero, w.to(TYPES[dtype]), wide((size * X).astype(dtype)))
+    expected = reference.row_pass(indptr, columns, 0 * values, weights, 1.0, X, np.zeros(d))
+    close(loss / size**4, np.asarray(expected[0]), dtype)
+    close(gradient[:, :4].double() / size**3, expected[1], dtype)
+
+
+@pytest.mark.parametrize("width", [1, 3, 40, 200])
+@pytest.mark.parametrize("longest", [4, 1024])
+def test_sums_of_lines(path, width, longest, monkeypatch):
+    monkeypatch.setattr(gpu, "LONGEST", longest)
+    monkeypatch.setattr(gpu, "CHUNK", 500)
+    rng = np.random.default_rng(3)
+    pointers = np.concatenate([[0], np.cumsum([5, 0, 17, 1, 0, 30])])
+    table, index = rng.normal(size=(9, width)), rng.integers(9, size=pointers[-1])
+    f = rng.normal(size=len(index))
+    over = gpu.segments(brought(pointers))
+    for lines, weighed in ((index, f), (index, None), (None, f), (None, None)):
+        source = table if lines is not None else rng.normal(size=(len(index), width))
+        each = source[lines] if lines is not None else source
+        each = each * weighed[:, None] if weighed is not None else each
+        expected = np.array([each[a:b].sum(axis=0) for a, b in pairwise(pointers)])
+        given = [None if one is None else brought(one) for one in (lines, weighed)]
+        close(gpu.sum_of_lines(over, brought(source), *given), expected, np.float64)
+
+
+def test_column_sums(path, panel, dtype):
+    indptr, columns, values, weights, d = panel
+    center = np.linspace(-1, 1, d)
+    rows, _, w = there(panel, dtype)
+    e = gpu.centred(rows, brought(center), 1.3, torch.float64)
+    sums, products = gpu.column_sums(rows, e, w)
+    expected = reference.column_sums(indptr, columns, values.astype(dtype), weights, center, 1.3)
+    close(sums.T, expected[0], np.float64)
+    close(products, expected[1], np.float64)
+
+
+@pytest.mark.parametrize("r", [1, 10])
+def test_curvature(path, panel, dtype, r):
+    indptr, columns, _, weights, d = panel
+    rows, _, w = there(panel, dtype)
+    X = factor(d, r, dtype)
+    close(gpu.curvature(rows, w, brought(X)), reference.curvature(indptr, columns, weights, X), dtype)
+
+
+def test_gram_product(path, panel, dtype):
+    indptr, columns, values, weights, d = panel
+    center, V = np.linspace(-1, 1, d), factor(d, 3, np.float64)
+    rows, _, w = there(panel, dtype)
+    e = gpu.centred(rows, brought(center), 1.7, TYPES[dtype])
+    own = reference.column_sums(indptr, columns, values.astype(dtype), weights, center, 1.7)[0]
+    expected = reference.gram_product(indptr, columns, values.astype(dtype), weights, center, 1.7, 0.3, V)
+    expected += (own[:, 3] - 0.3 * own[:, 0])[:, None] * V  # the diagonal
+    close(gpu.gram_product(rows, e, w, 0.3, brought(V)), expected, dtype)
+
+
+def test_linked_columns(panel):
+    indptr, columns, _, weights, d = panel
+    for weight in (weights, np.where(np.arange(len(weights)) % 7 == 0, 1.0, 0.0)):
+        rows, _, w = there((*panel[:3], weight, d), np.float64)
+        above, before = torch.arange(d, dtype=torch.int32, device=DEVICE), None
+        while before is None or not torch.equal(above, before):
+            before, above = above, gpu.linked(rows, w, above)
+        np.testing.assert_array_equal(above.cpu().numpy(), reference.linked_columns(indptr, columns, weight, d))
+
+
+def known(arguments):
+    *_, loadings, precision, information, prior, floor, k = arguments
+    half = (k + 1) * (k + 2) // 2
+    loadings, information = loadings[:, :k], information[:, :half]
+    return gpu.Known(brought(loadings), brought(precision), brought(information), brought(prior[:half]), floor)
+
+
+@pytest.mark.parametrize("uncertain", [False, True])
+@pytest.mark.parametrize("r", [0, 4, 19] if DEVICE == "cuda" else [0, 4])
+def test_row_posteriors_and_what_they_tell(path, dtype, r, uncertain):
+    """On one panel: that of rows of different lengths, some of weight zero."""
+    panel = build("random")
+    weights = panel[3]
+    arguments = posterior_arguments(panel, dtype, r, uncertain=uncertain, standard=dtype == np.float32)
+    starts, stops, columns, values, unit, center, *_ = arguments
+    rows, order, w = there(panel, dtype)
+    e = gpu.centred(rows, brought(center), unit, TYPES[dtype])
+    posterior = gpu.row_posterior(rows, e, known(arguments))
+    close(posterior, reference.row_posterior(*arguments)[order], dtype)
+    expected = reference.posterior_sums(starts, stops, weights, columns, values, *arguments[4:])
+    for actual, one in zip(gpu.posterior_sums(rows, e, w, known(arguments)), expected, strict=True):
+        close(actual, one, dtype)
+
+
+@pytest.mark.parametrize("uncertain", [False, True])
+@pytest.mark.parametrize("r", [0, 4, 19] if DEVICE == "cuda" else [0, 4])
+def test_leave_one_out(path, r, uncertain):
+    panel = build("empty rows") if r else build("random")
+    arguments = posterior_arguments(panel, np.float64, r, uncertain=uncertain)
+    rows, order, _ = there(panel, np.float64)
+    e = gpu.centred(rows, brought(arguments[5]), arguments[4], torch.float64)
+    expected = reference.leave_one_out(*arguments)[order]
+    close(gpu.leave_one_out(rows, e, known(arguments)), expected, np.float64)
+
+
+@pytest.mark.parametrize("r", [1, 7])
+def test_column_posterior(path, r):
+    rng, d = np.random.default_rng(4), 9
+    roots = rng.normal(size=(d, r + 1, 2 * r + 2))
+    second = reference.packed(roots @ roots.transpose(0, 2, 1))
+    first, squares, precision = rng.normal(size=(d, r + 1)), rng.uniform(1, 2, d), rng.uniform(1, 2, d)
+    free = np.arange(r + 1) != 1
+    fixed = np.where(free, 0.0, rng.normal(size=(d, r + 1)))
+    prior, pull = 2 * np.eye(r + 1), rng.normal(size=(d, r + 1))
+    given = (second, first, squares, fixed, free, precision, prior, pull)
+    for actual, expected in zip(
+        gpu.column_posterior(*map(brought, given)), reference.column_posterior(*given), strict=True
+    ):
+        close(actual, expected, np.float64)
+
+
+def test_column_information():
+    _, loadings, precision, _ = column_arguments(6, 3, 0.5, uncertain=False)
+    spread = np.random.default_rng(0).normal(size=(6, 10))
+    expected = np.empty((6, 10))
+    reference.column_information(loadings, 1 / precision, spread, expected)
+    close(gpu.column_information(brought(loadings), brought(1 / precision), brought(spread)), expected, np.float64)
+
+
+def test_own_terms():
+    rng = np.random.default_rng(8)
+    X, counts, squares = rng.normal(size=(13, 4)), rng.uniform(0, 9, size=13), rng.uniform(0, 9, size=13)
+    actual, expected = torch.ones((13, 4), dtype=torch.float64, device=DEVICE), np.ones((13, 4))
+    loss = gpu.own_terms(*map(brought, (X, counts, squares)), 0.7, 0.2, actual)
+    close(loss, np.asarray(reference.own_terms(X, counts, squares, 0.7, 0.2, expected)), np.float64)
+    close(actual, expected, np.float64)

@@ -45,7 +45,7 @@ def timed(panel: Panel, label: str, **options: Any) -> OneSidedCompletion:
 
 def held_out(panel: Panel, model: OneSidedCompletion, share: np.ndarray) -> None:
     """The held-out row score beside trivial predictors."""
-    rows = placed(panel.take_rows(np.flatnonzero(share)), "cuda")
+    rows = placed(panel.with_row_weights(share.astype(float)).take_rows(np.flatnonzero(share)), "cuda")
     mean = model.mean_
     constant = np.full((panel.n_columns, 1), float(panel.values[: 1 << 24].mean()))
     factors = {"model": model.second_moment_.low_rank.factor, "column means": mean[:, None], "a constant": constant}

@@ -59,9 +59,7 @@ def generated(name: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, tor
         column = relabel[torch.searchsorted(popularity, u).clamp(max=size.columns - 1)]
         keys.append(torch.unique(part * size.columns + column))
     del rows
-    keys = torch.cat(keys)
-    if size.rows < 1 << 22:
-        keys = torch.unique(keys)
+    keys = torch.unique(torch.cat(keys))  # a row may be in two parts
     columns = (keys % size.columns).to(torch.int32)
     rows = keys.div_(size.columns, rounding_mode="floor")
     pointers = torch.searchsorted(rows, torch.arange(size.rows + 1, device="cuda"))

@@ -45,4 +45,14 @@ def inner(a: Any, b: Any) -> Any:
     if isinstance(a, np.ndarray):
         return float(np.einsum("i,i->", a.ravel(), b.ravel(), dtype=np.float64))
     torch = sys.modules["torch"]
+    if a.dtype == b.dtype:
+        return torch.dot(a.flatten(), b.flatten()).to(torch.float64)
     return (a * b).sum(dtype=torch.float64)
+
+
+def add_scaled(total: Any, scale: Any, part: Any) -> Any:
+    """total + scale · part, in place."""
+    if isinstance(total, np.ndarray):
+        total += scale * part
+        return total
+    return total.addcmul_(part, sys.modules["torch"].as_tensor(scale, device=part.device).to(part.dtype))

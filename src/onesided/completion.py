@@ -32,6 +32,7 @@ With a GPU as ``device``, what :mod:`onesided.engines.device` refuses.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from itertools import islice
 from numbers import Integral, Real
@@ -45,8 +46,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from onesided.arrays import host, namespace
 from onesided.blending import Blend, blended_means, choose_blend
 from onesided.checkpoint import Checkpoint, Work
+from onesided.engines.engine import engine_for
 from onesided.engines.placing import naming_the_way_out, placed
 from onesided.errors import InputError
 from onesided.estimator import OneSidedEstimator, Unknown, generator, warn_of_parts, with_weights_as_counts
@@ -293,7 +296,6 @@ class OneSidedCompletion(OneSidedEstimator):
         else:
             rng = generator(self.random_state)
             with naming_the_way_out():
-                check_fittable(panel, 0 if self.rank == "auto" else self.rank)
                 self._fit_openly(with_weights_as_counts(self._placed(panel)), rng, progress, checkpoint)
         self.making_ = Making(perf_counter() - began if self.privacy is None else None)
         return self
@@ -326,7 +328,7 @@ class OneSidedCompletion(OneSidedEstimator):
         self.factor_ = found.factor
         self.row_noise_ = BestLinearPredictor.of(found).learn_row_noise(panel)
         self.privacy_: Account | None = None
-        self._set_row_space(Measured.from_panel(panel), panel.at(None))
+        self._set_row_space(Measured.from_panel(panel), panel.at(None), engine_for(panel).array)
         warn_of_parts(self.measured_, stacklevel=4)
 
     def _fit_privately(
@@ -602,13 +604,16 @@ class OneSidedCompletion(OneSidedEstimator):
         self._set_row_space(self.measured_, self.second_moment_.panel)
         return self.bootstrap_
 
-    def _set_row_space(self, measured: Measured, panel: Panel | None) -> None:
+    def _set_row_space(
+        self, measured: Measured, panel: Panel | None, array: Callable[[Array], Any] = np.asarray
+    ) -> None:
+        """``array`` brings the loadings to where they are turned to their axes."""
         self.measured_ = measured
         loadings = self._loadings()
-        vectors = principal_axes(loadings)
-        lengths = np.linalg.norm(vectors, axis=0)
-        self.eigenvalues_ = lengths**2
-        self.components_ = (vectors / np.where(lengths > 0, lengths, 1.0)).T
+        vectors = principal_axes(array(loadings))
+        lengths = (vectors**2).sum(0) ** 0.5
+        self.eigenvalues_ = host(lengths) ** 2
+        self.components_ = host(vectors / namespace(lengths).where(lengths > 0, lengths, 1.0)).T
         if self.noise_variance is not None:
             measured = measured.without(self.noise_variance)
         self.second_moment_ = SecondMoment(

@@ -317,18 +317,13 @@ class Device(Engine):
         return sum(part.to(torch.float64) for part in parts)
 
     def gram_product(self, V: Tensor, center: Tensor, scale: float, effect: float) -> Tensor:
-        """Weighted sums of products off the diagonal, applied to the columns of V."""
+        """Weighted sums of products, applied to the columns of V."""
+        V = V.to(self.place.dtype)
         parts = (
             gpu.gram_product(rows, self._around(k, rows, center, scale, self.place.dtype), weights, effect, V)
             for k, rows, weights in self._blocks()
         )
-        if self._own[:2] != (id(center), scale):
-            counts, _, _, squares, *_ = self.column_sums(center, scale)[0]
-            self._own = (id(center), scale, center, counts, squares)
-        *_, counts, squares = self._own
-        return sum(parts) - (squares - effect * counts)[:, None] * V
-
-    _own: tuple[Any, ...] = ()
+        return sum(part.to(torch.float64) for part in parts)
 
     def drawn(self) -> tuple[Engine, float]:
         """Those that the processor would draw; more where there are many columns."""

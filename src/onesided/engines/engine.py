@@ -62,7 +62,7 @@ class Engine(Protocol):
         """Σ_{u∋j} w A_u for every column j."""
 
     def gram_product(self, V: Any, center: Any, scale: float, effect: float) -> Any:
-        """Weighted sums of products off the diagonal, applied to the columns of V."""
+        """Weighted sums of products, M̂ᵀ diag(w) M̂ − τ²N, applied to the columns of V."""
 
     def drawn(self) -> tuple[Engine, float]:
         """Some rows, drawn at random, and their share of the weight of all pairs; all where there are not many."""

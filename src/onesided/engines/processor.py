@@ -93,7 +93,7 @@ class Processor(LocalEngine):
         return np.asarray(blocks)
 
     def gram_product(self, V: Array, center: Array, scale: float, effect: float) -> Array:
-        """Weighted sums of products off the diagonal, applied to the columns of V."""
+        """Weighted sums of products, M̂ᵀ diag(w) M̂ − τ²N, applied to the columns of V."""
         around = (center, scale, effect, np.ascontiguousarray(V, dtype=np.float64))
         (product,) = self.sum(
             lambda rows: (cpu.gram_product(rows.indptr, rows.columns, rows.values, rows.weights, *around),)

@@ -365,8 +365,7 @@ def gram_product(
             j = columns[entry]
             e = unit * (values[entry] - center[j])
             for c in range(r):
-                others = e * (coordinate[c] - e * V[j, c]) - effect * (total[c] - V[j, c])
-                product[j, c] += weights[u] * others
+                product[j, c] += weights[u] * (e * coordinate[c] - effect * total[c])
     return product
 
 

@@ -58,11 +58,27 @@ def _add(gradient, at, j, g, there, R: tl.constexpr, FAR: tl.constexpr, STAGED: 
 
 
 @triton.jit
+def halve(X, units, table, size, R: tl.constexpr, N: tl.constexpr):
+    """Each line of a factor, in its unit, as its upper halves followed by its lower ones."""
+    at = tl.program_id(0).to(tl.int64) * N + tl.arange(0, N)
+    there = at < size
+    x = tl.load(X + at, mask=there, other=0.0) / tl.load(units)
+    high = x.to(tl.float16)
+    to = table + at + at // R * R
+    tl.store(to, high, mask=there)
+    tl.store(to + R, (x - high.to(tl.float32)).to(tl.float16), mask=there)
+
+
+@triton.jit
 def short_rows(
     tiles, columns, values, weights, X, units, gradient, losses,
     R: tl.constexpr, FAR: tl.constexpr, HALVES: tl.constexpr, STAGED: tl.constexpr,
 ):  # fmt: skip
-    """A tile has its first entry, the one after its last, its first row, and the length of all its rows."""
+    """A tile has its first entry, the one after its last, its first row, and the length of all its rows.
+
+    No number of K − vvᵀ is larger than that of R products of the largest in X and the square of the largest in v: by
+    that it is scaled.
+    """
     t = tl.program_id(0)
     start, stop = tl.load(tiles + 4 * t), tl.load(tiles + 4 * t + 1)
     row, length, unit = tl.load(tiles + 4 * t + 2), tl.load(tiles + 4 * t + 3), tl.load(units)
@@ -74,20 +90,26 @@ def short_rows(
     w = tl.load(weights + row + own, mask=there, other=0.0)
     high, low = _lines(X, j, there, R, FAR, HALVES)
     if HALVES:
-        mixed = tl.dot(high, tl.trans(low))
-        K = (tl.dot(high, tl.trans(high)) + (mixed + tl.trans(mixed))) * (unit * unit)
+        K = tl.dot(high, tl.trans(high))
+        K += tl.dot(high, tl.trans(low)) + tl.dot(low, tl.trans(high))
+        K = K * (unit * unit)
     else:
         K = tl.dot(high, tl.trans(high), input_precision="ieee", out_dtype=high.dtype)
     vv = v[:, None] * v[None, :]
     own = tl.where(there, own, -1 - lane)
-    shared = tl.where(own[:, None] == own[None, :], w[:, None], 0.0)
-    tl.store(losses + t, 0.5 * tl.sum(shared * K * (K - 2.0 * vv)))
-    E = 2.0 * shared * (K - vv)
+    same = own[:, None] == own[None, :]
+    tl.store(losses + t, 0.5 * tl.sum(tl.where(same, K * (K - 2.0 * vv), 0.0) * w[:, None]))
+    E = tl.where(same, K - vv, 0.0)
     if HALVES:
-        upper, lower, scale = _in_halves(E)
-        g = (tl.dot(upper, high) + (tl.dot(upper, low) + tl.dot(lower, high))) * (unit / scale)
+        most, largest = tl.load(units + 1), tl.max(tl.abs(v), 0)
+        scale = 16384.0 / tl.maximum(R * most * most + largest * largest, 1e-30)
+        upper = (E * scale).to(tl.float16)
+        lower = (E * scale - upper.to(tl.float32)).to(tl.float16)
+        g = tl.dot(upper, high)
+        g += tl.dot(upper, low) + tl.dot(lower, high)
+        g = g * (2.0 * (unit / scale) * w)[:, None]
     else:
-        g = tl.dot(E, high, input_precision="ieee", out_dtype=E.dtype)
+        g = tl.dot(E, high, input_precision="ieee", out_dtype=E.dtype) * (2.0 * w)[:, None]
     _add(gradient, at, j, g, there, R, FAR, STAGED)
 
 
@@ -169,6 +191,23 @@ def piece_statistics(
 
 
 @triton.jit
+def row_statistics(of_pieces, statistics, weights, whole, losses, R: tl.constexpr):
+    """The loss, 2wA and 2wb of each row that was cut, from its pieces."""
+    u = tl.program_id(0)
+    c = tl.arange(0, R)
+    A, b = tl.zeros((R, R), whole.dtype.element_ty), tl.zeros((R,), whole.dtype.element_ty)
+    for t in range(tl.load(of_pieces + u), tl.load(of_pieces + u + 1)):
+        piece = statistics + t * R * (R + 1)
+        A += tl.load(piece + c[:, None] * R + c[None, :])
+        b += tl.load(piece + R * R + c)
+    w = tl.load(weights + u)
+    tl.store(losses + u, 0.5 * w * (tl.sum(A * A) - 2.0 * tl.sum(b * b)))
+    to = whole + u.to(tl.int64) * R * (R + 1)
+    tl.store(to + c[:, None] * R + c[None, :], 2.0 * w * A)
+    tl.store(to + R * R + c, 2.0 * w * b)
+
+
+@triton.jit
 def piece_gradients(
     pieces, columns, values, X, units, statistics, gradient,
     R: tl.constexpr, FAR: tl.constexpr, HALVES: tl.constexpr, STAGED: tl.constexpr, B: tl.constexpr,
@@ -210,7 +249,8 @@ def sum_of_lines(
 def solve(halves, k, floor, half, K: tl.constexpr):
     """Halves of P and −h over (1, z), in place, become those of P⁻¹ and z = P⁻¹h: swept on each coordinate.
 
-    Sweeping a symmetric matrix M on p: M − m mᵀ/D with m its column p and D = m_p; m/D in place of m, and −1/D of D.
+    In doubles. Sweeping a symmetric matrix M on p: M − m mᵀ/D with m its column p and D = m_p; m/D in place of m, and
+    −1/D of D.
     """
     u = tl.program_id(0).to(tl.int64)
     a, c = tl.arange(0, K), tl.arange(0, K)
@@ -218,7 +258,7 @@ def solve(halves, k, floor, half, K: tl.constexpr):
     low = tl.minimum(a[:, None], c[None, :])
     place = halves + u * half + high * (high + 1) // 2 + low
     inside = high <= k
-    M = tl.load(place, mask=inside, other=0.0)
+    M = tl.load(place, mask=inside, other=0.0).to(tl.float64)
     for p in range(1, k + 1):
         down = tl.sum(tl.where(c[None, :] == p, M, 0.0), 1)
         across = tl.sum(tl.where(a[:, None] == p, M, 0.0), 0)
@@ -228,7 +268,7 @@ def solve(halves, k, floor, half, K: tl.constexpr):
         M = tl.where(on_row, (across / D)[None, :], tl.where(on_column, (down / D)[:, None], swept))
         M = tl.where(on_row & on_column, -1.0 / D, M)
     M = tl.where(high == 0, 1.0, -M)
-    tl.store(place, M, mask=inside & (a[:, None] >= c[None, :]))
+    tl.store(place, M.to(halves.dtype.element_ty), mask=inside & (a[:, None] >= c[None, :]))
 
 
 @triton.jit

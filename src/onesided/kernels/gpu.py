@@ -177,7 +177,7 @@ class Plan(NamedTuple):
 
     tiles: Tensor
     pieces: Tensor
-    of_pieces: Segments  # the pieces of each row that was cut
+    of_pieces: Tensor  # where those of each row begin
     n_cut: int
     n_long: int
 
@@ -200,7 +200,7 @@ def _plan(rows: Rows) -> Plan:
     owner = torch.repeat_interleave(torch.arange(n_cut, device=lengths.device), number)
     starts = rows.indptr[owner] + PIECE * (torch.arange(len(owner), device=owner.device) - pointers[owner])
     pieces = torch.stack([starts, torch.minimum(starts + PIECE, rows.indptr[owner + 1]), owner], dim=1)
-    return Plan(torch.cat(tiles).to(torch.int32), pieces.to(torch.int32), segments(pointers), n_cut, n_beyond - n_cut)
+    return Plan(torch.cat(tiles).to(torch.int32), pieces.to(torch.int32), pointers, n_cut, n_beyond - n_cut)
 
 
 def centred(rows: Rows, center: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
@@ -229,19 +229,16 @@ def row_pass(rows: Rows, values: Tensor, weights: Tensor, X: Tensor, in_order: b
     R = X.shape[1]
     tiles, pieces, of_pieces, n_cut, n_long = rows.plan
     gradient = X.new_empty((len(values), R)) if in_order else torch.zeros_like(X)
-    losses = X.new_zeros(n_cut + n_long + len(tiles))
+    losses = X.new_empty(n_cut + n_long + len(tiles))
     halves = X.dtype == torch.float32
-    table, unit = _in_halves(X) if halves else (X, X.new_ones(1))
+    table, units = _in_halves(kernels, X) if halves else (X, X.new_ones(2))
     shape = {"R": R, "FAR": table.numel() >= 1 << 31, "HALVES": halves}
     B, warps = (32, 1) if R <= 32 else (32, 4) if R <= 128 else (16, 8)
-    entries, factor = (rows.columns, values), (table, unit)
+    entries, factor = (rows.columns, values), (table, units)
     if n_cut:
-        statistics = X.new_empty((len(pieces), R * (R + 1)))
+        statistics, whole = (X.new_empty((n, R * (R + 1))) for n in (len(pieces), n_cut))
         kernels.piece_statistics[(len(pieces),)](pieces, *entries, *factor, statistics, **shape, B=B, num_warps=warps)
-        whole = sum_of_lines(of_pieces, statistics)
-        w = weights[:n_cut]
-        losses[:n_cut] = 0.5 * w * ((whole[:, : R * R] ** 2).sum(1) - 2 * (whole[:, R * R :] ** 2).sum(1))
-        whole *= 2 * w[:, None]
+        kernels.row_statistics[(n_cut,)](of_pieces, statistics, weights, whole, losses, R=R, num_warps=warps)
         kernels.piece_gradients[(len(pieces),)](
             pieces, *entries, *factor, whole, gradient, **shape, STAGED=in_order, B=B, num_warps=warps
         )
@@ -261,13 +258,15 @@ def row_pass(rows: Rows, values: Tensor, weights: Tensor, X: Tensor, in_order: b
     return losses.sum(dtype=torch.float64), gradient
 
 
-def _in_halves(X: Tensor) -> tuple[Tensor, Tensor]:
-    """A factor in two halves of half precision, side by side, scaled so that its largest number is 64; and the unit."""
-    most = X.abs().amax()
-    unit = torch.where(most > 0, most / 64, 1.0).reshape(1)
-    high = (X / unit).to(torch.float16)
-    low = (X / unit - high).to(torch.float16)
-    return torch.cat([high, low], dim=1), unit
+def _in_halves(kernels: Any, X: Tensor) -> tuple[Tensor, Tensor]:
+    """A factor in two halves of half precision, side by side, scaled so that its largest number is 64.
+
+    And the unit, with what products of two lines come to at most in that scale.
+    """
+    table, most = X.new_empty((len(X), 2 * X.shape[1]), dtype=torch.float16), torch.linalg.vector_norm(X, torch.inf)
+    units = torch.stack([torch.where(most > 0, most / 64, 1.0), most])
+    kernels.halve[(-(-X.numel() // 4096),)](X, units, table, X.numel(), R=X.shape[1], N=4096, num_warps=4)
+    return table, units
 
 
 def _plain_row_pass(rows: Rows, values: Tensor, weights: Tensor, X: Tensor, in_order: bool) -> tuple[Tensor, Tensor]:
@@ -343,14 +342,13 @@ def column_sums(rows: Rows, e: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]
     by, m, w = rows.by_column, rows.lengths.to(torch.float64), weights
     lines = torch.stack([w, torch.where(m > 1, w, 0.0), w * (m - 1), w * w * (m - 1)], dim=1)
     counts, beside, pairs, shared = sum_of_lines(by.segments, lines, by.rows).T
-    sums, products, e = [], [(w * m * (m - 1)).sum()], e.to(torch.float64)
-    in_rows = []
-    for power in (e, e * e, (e * e) ** 2):
-        sums.append(sum_of_lines(by.segments, w[:, None], by.rows, power[by.places])[:, 0])
-        in_rows.append(sum_of_lines(rows.segments, power[:, None])[:, 0])
-    first, second, fourth = in_rows
-    products += [(w * (first * first - second)).sum(), (w * (second * second - fourth)).sum()]
-    return torch.stack([counts, beside, *sums, pairs, shared]), torch.stack(products)
+    e = e.to(torch.float64)
+    powers = torch.stack([e, e * e, (e * e) ** 2], dim=1)
+    first, second, fourth = sum_of_lines(rows.segments, powers).T
+    products = [m * (m - 1), first * first - second, second * second - fourth]
+    powers *= torch.repeat_interleave(w, rows.lengths)[:, None]
+    sums = sum_of_lines(by.segments, powers, by.places)
+    return torch.stack([counts, beside, *sums.T, pairs, shared]), torch.stack([(w * one).sum() for one in products])
 
 
 def curvature(rows: Rows, weights: Tensor, X: Tensor) -> Tensor:
@@ -362,7 +360,7 @@ def curvature(rows: Rows, weights: Tensor, X: Tensor) -> Tensor:
 
 def gram_product(rows: Rows, e: Tensor, weights: Tensor, effect: float, V: Tensor) -> Tensor:
     """Of centred values, with the diagonal."""
-    by, w = rows.by_column, weights[:, None]
+    by, w = rows.by_column, weights.to(V.dtype)[:, None]
     product = sum_of_lines(by.segments, w * sum_of_lines(rows.segments, V, rows.columns, e), by.rows, e[by.places])
     if effect:
         totals = sum_of_lines(rows.segments, V, rows.columns)
@@ -416,7 +414,7 @@ def solve(halves: Tensor, k: int, floor: float) -> Tensor:
     out = torch.ones_like(halves)
     step = max(1, CHUNK // (k + 1) ** 2)
     for first in range(0, len(halves), step):
-        M = unpacked(halves[first : first + step], k + 1)
+        M = unpacked(halves[first : first + step].to(torch.float64), k + 1)
         S = torch.linalg.inv(M[:, 1:, 1:])
         M[:, 1:, 1:] = (S + S.mT) / 2
         M[:, 1:, 0] = -(S @ M[:, 1:, :1])[..., 0]

@@ -295,12 +295,11 @@ def curvature(indptr: Array, columns: Array, weights: Array, X: Array) -> Array:
 def gram_product(
     indptr: Array, columns: Array, values: Array, weights: Array, center: Array, scale: float, effect: float, V: Array
 ) -> Array:
-    """(M̂ᵀ diag(w) M̂ − τ²N) V without its diagonal, for values (v − c_j) / scale; ``effect`` is τ²."""
+    """(M̂ᵀ diag(w) M̂ − τ²N) V for values (v − c_j) / scale; ``effect`` is τ²."""
     product = np.zeros(V.shape)
     for u, row in _rows(indptr):
         v = (values[row] - center[columns[row]]) / scale
-        others = np.where(np.eye(len(v), dtype=bool), 0.0, np.outer(v, v) - effect)
-        product[columns[row]] += weights[u] * (others @ V[columns[row]])
+        product[columns[row]] += weights[u] * ((np.outer(v, v) - effect) @ V[columns[row]])
     return product
 
 

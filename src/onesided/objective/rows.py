@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from onesided.arrays import host, like
+from onesided.arrays import host, like, namespace
 from onesided.engines.engine import Engine, engine_for
 from onesided.errors import InputError, check_choice
 from onesided.panel import Panel
@@ -126,12 +126,13 @@ class RowObjective:
         weight = weight + LEAST_SHARE * weight[seen].mean()
         strengths, axes = np.linalg.eigh(host((X * weight[:, None]).T @ X / weight.sum()))
         strengths = np.maximum(strengths, LEAST_SHARE * max(float(strengths[-1]), np.finfo(float).tiny))
-        strengths, axes = like(X, strengths), like(X, axes)
+        strengths, axes, xp = like(X, strengths), like(X, axes), namespace(X)
 
         def apply(gradient: Any) -> Any:
-            along = gradient @ axes
-            along /= 2 * (weight[:, None] * strengths + self.ridge)
-            return along @ axes.T
+            turn, spread, level = (xp.asarray(one, dtype=gradient.dtype) for one in (axes, weight, strengths))
+            along = gradient @ turn
+            along /= 2 * (spread[:, None] * level + self.ridge)
+            return along @ turn.T
 
         return apply
 
@@ -142,16 +143,23 @@ class RowObjective:
 
     def products(self, V: Any) -> Any:
         """The weighted sums of products off the diagonal, M̂ᵀ diag(w) M̂ − τ²N, applied to the columns of V."""
-        return self.engine.gram_product(V, self._center, self.scale, self.row_variance)
+        return self._products(self.engine, V, self.own)
 
     def rough_products(self, V: Any) -> Any:
         """The same as estimated from some of the rows, drawn at random, where there are many entries."""
-        engine, share = self._sample
-        return engine.gram_product(V, self._center, self.scale, self.row_variance) / share
+        engine, share, own = self._sample
+        return self._products(engine, V, own) / share
+
+    def _products(self, engine: Engine, V: Any, own: Any) -> Any:
+        return engine.gram_product(V, self._center, self.scale, self.row_variance) - own[:, None] * V
 
     @cached_property
-    def _sample(self) -> tuple[Engine, float]:
-        return self.engine.drawn()
+    def _sample(self) -> tuple[Engine, float, Any]:
+        engine, share = self.engine.drawn()
+        if engine is self.engine:
+            return engine, share, self.own
+        some = tally(engine, self._center, self.scale)
+        return engine, share, some.squares - self.row_variance * some.counts
 
 
 def mean_squared_pair_error(panel: Panel, factor: Array) -> float:

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from onesided.arrays import host, inner, like, namespace
+from onesided.arrays import add_scaled, host, inner, like, namespace
 from onesided.checkpoint import NOWHERE, State, Work
 from onesided.solvers.result import Progress, SolveResult, Status, ValueAndGradient
 
@@ -40,6 +40,10 @@ Metric = Callable[[Any], Any]
 Pairs = deque[tuple[Any, Any, Any]]  # changes of X and of the gradient, and one over their inner product
 
 MEMORY = 8  # pairs of differences kept, in single precision: they only shape the direction
+LARGE, FEW = (
+    1 << 27,
+    4,
+)  # numbers on a device beyond which memory is short: so few pairs, and single precision throughout
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 SHORTEST = 1e-9
 
@@ -81,7 +85,8 @@ def lbfgs(
     >>> result.status, np.abs(result.factor).max() < 1e-3
     ('converged', np.True_)
     """
-    pairs: Pairs = deque(maxlen=MEMORY)
+    large = not isinstance(start, np.ndarray) and start.shape[0] * start.shape[-1] > LARGE
+    pairs: Pairs = deque(maxlen=FEW if large else MEMORY)
     if (before := work.load("solve")) is not None:
         X, loss, gradient = like(start, before["X"]), before["loss"], like(start, before["gradient"])
         passes, history = before["passes"], before["history"]
@@ -93,7 +98,7 @@ def lbfgs(
         passes, history = 1, [loss]
     status: Status | None = "limit" if passes >= max_passes else None
     while status is None:
-        step = -_direction(gradient, pairs, metric)
+        step = -_direction(gradient, pairs, metric, large)
         slope = float(inner(gradient, step))
         if -slope / 2 <= tol * abs(loss):
             status = "converged"
@@ -132,20 +137,21 @@ def _state(X: Any, loss: float, gradient: Any, passes: int, history: list[float]
     return known | {"s": s, "y": y, "inverses": inverses}
 
 
-def _direction(gradient: Any, pairs: Pairs, metric: Metric) -> Any:
+def _direction(gradient: Any, pairs: Pairs, metric: Metric, large: bool) -> Any:
     """The two-loop recursion: the inverse Hessian implied by ``pairs``, begun from ``metric``."""
-    q = 1.0 * gradient
+    xp = namespace(gradient)
+    q = xp.asarray(gradient, dtype=xp.float32) if large else 1.0 * gradient
     shares = []
     for s, y, inverse in reversed(pairs):
         share = inverse * inner(s, q)
         shares.append(share)
-        q -= share * y
+        add_scaled(q, -share, y)
     q = metric(q)
     if pairs:
         s, y, inverse = pairs[-1]
-        q /= inverse * inner(y, metric(namespace(y).asarray(y, dtype=namespace(y).float64)))
+        q /= inverse * inner(y, metric(xp.asarray(y, dtype=q.dtype)))
     for (s, y, inverse), share in zip(pairs, reversed(shares), strict=True):
-        q += (share - inverse * inner(y, q)) * s
+        add_scaled(q, share - inverse * inner(y, q), s)
     return q
 
 

@@ -29,7 +29,8 @@ Products = Callable[[Any], Any]
 
 DAMPING = 0.1
 LONG = 1 << 21  # columns beyond which vectors stay where passes run, as a block
-SPARE, ROUNDS = 8, 10  # vectors beyond those wanted, and products, of a block
+ROUGH = 1e-3  # relative residual of eigenvectors: with less, rounding errors would choose among starts
+SPARE, ROUNDS = 8, 5  # vectors beyond those wanted, and products, of a block
 DENSE = 200  # up to this many columns, form K and decompose it exactly
 SEEDED = "rng" in inspect.signature(eigsh).parameters  # since scipy 1.17 it draws on its own where it has to begin anew
 JITTER = 0.01  # of the root mean square: directions without a positive eigenvalue start here, not at zero
@@ -90,7 +91,7 @@ def _top(objective: RowObjective, apply: Products, rank: int, rng: np.random.Gen
     """The top eigenpairs, roughly: values on the host, vectors where passes run."""
     if objective.n_columns > LONG and objective.engine.xp is not np:
         return _by_blocks(objective, apply, rank, rng)
-    values, vectors = top_eigenpairs(_operator(objective, apply), rank, rng, tol=1e-2)
+    values, vectors = top_eigenpairs(_operator(objective, apply), rank, rng, tol=ROUGH)
     return values, objective.engine.array(vectors)
 
 

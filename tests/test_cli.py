@@ -590,8 +590,8 @@ def test_a_fit_that_was_stopped_goes_on(home: Path, tmp_path: Path, monkeypatch:
         patched.setattr("safetensors.numpy.save", interrupt)
         assert run(*arguments).exit_code == 1
     with monkeypatch.context() as patched:
-        patched.setattr("onesided.objective.rows.cpu.row_pass", interrupt)  # only what sets up is done once more
-        patched.setattr("onesided.refinement.posterior.column_sums", interrupt)
+        patched.setattr("onesided.kernels.cpu.row_pass", interrupt)  # only what sets up is done once more
+        patched.setattr("onesided.kernels.posterior.column_sums", interrupt)
         patched.setattr("onesided.objective.rows.RowObjective.value_and_gradient", lambda *_: (0.0, None))
         assert run(*arguments).exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]

@@ -89,6 +89,14 @@ def bytes_of_state(n_columns: int, rank: int, precision: int) -> int:
     return n_columns * (120 * rank + 2 * gpu.width_for(rank + 1) * precision + 300)
 
 
+def _free(device: torch.device) -> int | None:
+    """Bytes that can be had on a device, those that torch holds back for itself included; None where it is no GPU."""
+    if device.type != "cuda":
+        return None
+    held_back = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(SPARE * (torch.cuda.mem_get_info(device)[0] + held_back))
+
+
 class Place:
     """Where a panel lies: its rows in blocks on a device, or streamed to it."""
 
@@ -104,8 +112,7 @@ class Place:
         self.device, self.deterministic = device, deterministic
         self.dtype = torch.float32 if panel.values.dtype == np.float32 else torch.float64
         precision = panel.values.dtype.itemsize
-        free = int(SPARE * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else None
-        free = free if memory is None else memory
+        free = _free(device) if memory is None else memory
         self.needed = bytes_of_rows(*panel.shape, panel.n_entries, precision)
         state = bytes_of_state(panel.n_columns, rank, precision)
         if deterministic:
@@ -326,9 +333,8 @@ class Device(Engine):
         return sum(part.to(torch.float64) for part in parts)
 
     def drawn(self) -> tuple[Engine, float]:
-        """Those that the processor would draw; more where there are many columns."""
-        entries = max(SAMPLED_ENTRIES, 16 * self.n_columns)
-        weights, share = drawn_weights(self._panel, self._all_weights, entries)
+        """Those that the processor would draw."""
+        weights, share = drawn_weights(self._panel, self._all_weights, SAMPLED_ENTRIES)
         if weights is None:
             return self, 1.0
         return Device(self.place, self._panel, weights, only_weighed=True), share

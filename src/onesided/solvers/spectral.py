@@ -28,9 +28,9 @@ Array = npt.NDArray[Any]
 Products = Callable[[Any], Any]
 
 DAMPING = 0.1
-LONG = 1 << 21  # columns beyond which vectors stay where passes run, as a block
+LONG = 1 << 15  # columns beyond which vectors stay on the device, if there is one, as a block
 ROUGH = 1e-3  # relative residual of eigenvectors: with less, rounding errors would choose among starts
-SPARE, ROUNDS = 8, 5  # vectors beyond those wanted, and products, of a block
+SPARE, ROUNDS = 8, 6  # vectors beyond those wanted, and products, of a block
 DENSE = 200  # up to this many columns, form K and decompose it exactly
 SEEDED = "rng" in inspect.signature(eigsh).parameters  # since scipy 1.17 it draws on its own where it has to begin anew
 JITTER = 0.01  # of the root mean square: directions without a positive eigenvalue start here, not at zero
@@ -40,7 +40,7 @@ def spectral_start(objective: RowObjective, rank: int, rng: np.random.Generator)
     """A d × rank factor near the minimum of ``objective``; columns never seen are zero."""
     if rank == 0 or not objective.pair_counts.any() or not objective.squares.any():
         return objective.engine.array(np.zeros((objective.n_columns, rank)))
-    values, vectors = _top(objective, _balanced(objective, objective.rough_products), rank, rng)
+    values, vectors = _top(objective, _balanced(objective, _products(objective)), rank, rng)
     X = _at_best_length(objective, vectors / (damped_counts(objective) ** 0.5)[:, None], values, rng)
     return X if X.any() else _away_from_zero(objective, rank, rng)
 
@@ -83,20 +83,30 @@ def _at_best_length(objective: RowObjective, axes: Any, values: Array, rng: np.r
 
 def _away_from_zero(objective: RowObjective, rank: int, rng: np.random.Generator) -> Any:
     own = objective.own if objective.diagonal == "fit" else 0 * objective.counts
-    values, vectors = _top(objective, lambda V: objective.rough_products(V) + own[:, None] * V, rank, rng)
+    products = _products(objective)
+    values, vectors = _top(objective, lambda V: products(V) + own[:, None] * V, rank, rng)
     return _at_best_length(objective, vectors, values - objective.ridge, rng)
+
+
+def _long(objective: RowObjective) -> bool:
+    return objective.n_columns > LONG and objective.engine.xp is not np
+
+
+def _products(objective: RowObjective) -> Products:
+    """Of some of the rows; of all, where a device goes over them."""
+    return objective.products if _long(objective) else objective.rough_products
 
 
 def _top(objective: RowObjective, apply: Products, rank: int, rng: np.random.Generator) -> tuple[Array, Any]:
     """The top eigenpairs, roughly: values on the host, vectors where passes run."""
-    if objective.n_columns > LONG and objective.engine.xp is not np:
+    if _long(objective):
         return _by_blocks(objective, apply, rank, rng)
     values, vectors = top_eigenpairs(_operator(objective, apply), rank, rng, tol=ROUGH)
     return values, objective.engine.array(vectors)
 
 
 def _by_blocks(objective: RowObjective, apply: Products, rank: int, rng: np.random.Generator) -> tuple[Array, Any]:
-    """Subspace iteration: for vectors so long that only the device can hold and multiply them in reasonable time."""
+    """Subspace iteration: where the host would take longer over its vectors than the device over all rows."""
     block = objective.engine.normal((objective.n_columns, rank + SPARE), rng)
     for _ in range(ROUNDS):
         block = apply(_orthonormal(block))

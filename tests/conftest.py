@@ -15,6 +15,7 @@ if find_spec("torch") is not None:
 
     if not torch.cuda.is_available():  # fused kernels are then interpreted; to be said before they are imported
         os.environ.setdefault("TRITON_INTERPRET", "1")
+        torch.set_num_threads(1)  # tensors are small here, and threads would wait for one another
 
 
 def random_panel(seed=0, n=60, d=12, low=1, high=7, weighted=False, dtype=np.float64):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from onesided.cli.console import json_option, print_result
 
+if TYPE_CHECKING:
+    from onesided.panel import Panel
+
 LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pyarrow", "safetensors")
-EXTRAS = {"matplotlib": "report", "duckdb": "pack"}
+EXTRAS = {"matplotlib": "report", "duckdb": "pack", "torch": "gpu", "triton": "gpu"}
 
 
 @click.command()
@@ -18,8 +22,8 @@ EXTRAS = {"matplotlib": "report", "duckdb": "pack"}
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Report what is installed and whether it works.
 
-    Versions, threads and optional parts; the compiled kernels are run and compared with a plain reference. Exit
-    code 1 if they do not work.
+    Versions, threads, optional parts and the GPU; compiled kernels, and those of the GPU, are run and compared with a
+    plain reference. Exit code 1 if they do not work.
 
     \b
     Example:
@@ -49,20 +53,55 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     except Exception as error:  # a broken installation is what this command is for
         works = False
         result["kernels"] = f"BROKEN: {type(error).__name__}: {error}"
+    result["gpu"], gpu_works = _gpu()
+    works = works and gpu_works
     print_result(result, as_json)
     ctx.exit(0 if works else 1)
 
 
+def _gpu() -> tuple[str, bool]:
+    """The GPU in words, and whether nothing is wrong with it; that there is none is not wrong."""
+    try:
+        import torch
+    except ImportError:
+        return "none: PyTorch is not installed", True
+    if not torch.cuda.is_available():
+        return "none that PyTorch can use", True
+    from onesided.engines.device import Place
+    from onesided.kernels import gpu
+    from onesided.memory import memory_in_words
+
+    name = f"{torch.cuda.get_device_name()}, {memory_in_words(torch.cuda.mem_get_info()[1])}"
+    try:
+        fused = "fused kernels" if gpu.fused_for(torch.zeros(1, device="cuda")) else "plain kernels, without Triton"
+        works = _agrees(lambda panel: panel.at(Place(panel, torch.device("cuda"))))
+        return (
+            f"{name}: {fused}, {'correct' if works else 'WRONG: they differ from the reference; please report'}",
+            works,
+        )
+    except Exception as error:
+        return f"{name}: BROKEN: {type(error).__name__}: {error}", False
+
+
 def _kernels_agree() -> bool:
     """Whether the compiled row pass computes what the reference says."""
+    return _agrees(lambda panel: panel)
+
+
+def _agrees(placed: Callable[[Panel], Panel]) -> bool:
+    """Whether a row pass computes what the reference says, where a small panel is placed."""
     import numpy as np
 
-    from onesided.kernels import cpu, reference
+    from onesided.arrays import host
+    from onesided.engines.engine import engine_for
+    from onesided.kernels import reference
+    from onesided.panel import Panel
 
     rng = np.random.default_rng(0)
     columns = np.array([0, 2, 5, 1, 2, 0, 1, 3, 5], np.int32)
-    rows = (np.array([0, 3, 5, 9]), columns, rng.normal(size=9), np.ones(3), 1.0)
+    rows = (np.array([0, 3, 5, 9]), columns, rng.normal(size=9))
     X, center = rng.normal(size=(6, 3)), rng.normal(size=6)
-    loss, gradient = cpu.row_pass(*rows, cpu.lines(X, center, np.float64))
-    expected, expected_gradient = reference.row_pass(*rows, X, center)
-    return bool(np.allclose(loss, expected) and np.allclose(gradient, expected_gradient))
+    engine = engine_for(placed(Panel(*rows, 6)))
+    loss, gradient = engine.row_pass(engine.array(X), engine.array(center), 1.0, 0.0)
+    expected, expected_gradient = reference.row_pass(*rows, np.ones(3), 1.0, X, center)
+    return bool(np.allclose(loss, expected) and np.allclose(host(gradient), expected_gradient))

@@ -74,6 +74,19 @@ def _rank(context: click.Context, parameter: click.Parameter, given: Any) -> int
     help="Seed of all that is random, but for the noise of a private fit.",
 )
 @click.option(
+    "--device",
+    default="cpu",
+    show_default=True,
+    metavar="cpu|cuda|auto",
+    help="Where passes run: the processor, a GPU (cuda, or cuda:1 for the second), or auto: a GPU if there is one and "
+    "the table has a million entries.",
+)
+@click.option(
+    "--deterministic",
+    is_flag=True,
+    help="On a GPU, give the same bits each time, at the price of memory and longer passes.",
+)
+@click.option(
     "--checkpoint",
     type=click.Path(file_okay=False),
     help="A folder in which the work is kept after every pass: the same command goes on from there if it was stopped.",
@@ -103,6 +116,8 @@ def fit(
     refine: Any,
     max_passes: int,
     seed: int,
+    device: str,
+    deterministic: bool,
     checkpoint: str | None,
     without_panel: bool,
     mechanism: str | None,
@@ -127,6 +142,7 @@ def fit(
     Example:
         onesided fit ratings.csv -o movies.onesided
         onesided fit ratings.csv -o movies.onesided --rank 20 --center both
+        onesided fit ratings.csv -o movies.onesided --device cuda
         onesided fit ratings.csv -o public.onesided --rank 5 \\
             --epsilon 1 --delta 1e-7 --bounds 1 5 --max-entries 20 --columns films.txt
     """
@@ -147,7 +163,15 @@ def fit(
         plan = _as_in(plan, panel.column_ids)
     began = perf_counter()
     model = OneSidedCompletion(
-        rank, center=center, diagonal=diagonal, refine=refine, max_passes=max_passes, random_state=seed, privacy=plan
+        rank,
+        center=center,
+        diagonal=diagonal,
+        refine=refine,
+        max_passes=max_passes,
+        random_state=seed,
+        device=device,
+        deterministic=deterministic,
+        privacy=plan,
     )
     if checkpoint is not None and Checkpoint(checkpoint).begun:
         click.echo(f"Going on from {checkpoint}.", err=True)

@@ -45,8 +45,6 @@ def inner(a: Any, b: Any) -> Any:
     if isinstance(a, np.ndarray):
         return float(np.einsum("i,i->", a.ravel(), b.ravel(), dtype=np.float64))
     torch = sys.modules["torch"]
-    if a.dtype == b.dtype:
-        return torch.dot(a.flatten(), b.flatten()).to(torch.float64)
     return (a * b).sum(dtype=torch.float64)
 
 

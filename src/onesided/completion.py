@@ -404,17 +404,25 @@ class OneSidedCompletion(OneSidedEstimator):
         if self.rank != "auto":
             largest = int(self.rank)
         else:
-            largest = max(affordable_ranks(panel.n_columns, self.refine != "none"), default=0)
+            largest = max(affordable_ranks(panel.n_columns, self._refines(panel.n_columns)), default=0)
         return placed(panel, self.device, rank=largest, deterministic=self.deterministic)
 
     def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> Panel:
-        return placed(super()._read_for_use(X, unknown), self.device, deterministic=self.deterministic)
+        panel = super()._read_for_use(X, unknown)
+        return placed(panel, self.device, rank=self.rank_, deterministic=self.deterministic)
 
     def _choose(
         self, panel: Panel, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
     ) -> tuple[Setting, Selection | None]:
         """The setting to fit: what was given, and the rest by held-out rows."""
         refined = self._refines(panel.n_columns)
+        if self.refine == "auto" and not refined:
+            needed = working_memory(panel.n_columns, 1 if self.rank == "auto" else self.rank)
+            warnings.warn(
+                f"the moment solution is not refined: for {panel.n_columns:,} columns that would take "
+                f'{needed / 2**30:.1f} GiB; pass refine="variational" to do it nevertheless, or "none" to silence this',
+                stacklevel=4,
+            )
         setting = self._setting(
             0 if self.rank == "auto" else self.rank,
             "columns" if self.center == "auto" else self.center,
@@ -472,16 +480,9 @@ class OneSidedCompletion(OneSidedEstimator):
     def _refines(self, n_columns: int) -> bool:
         if self.refine != "auto":
             return self.refine == "variational"
-        needed = working_memory(n_columns, 1 if self.rank == "auto" else self.rank)
-        if needed <= MEMORY:
-            return True
-        warnings.warn(
-            f"the moment solution is not refined: for {n_columns:,} columns that would take {needed / 2**30:.1f} GiB; "
-            'pass refine="variational" to do it nevertheless, or "none" to silence this',
-            stacklevel=5,
-        )
-        return False
+        return working_memory(n_columns, 1 if self.rank == "auto" else self.rank) <= MEMORY
 
+    @naming_the_way_out()
     def transform(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
         """Coordinates of rows on ``components_``: ``transform(X) @ components_ + mean_`` predicts them.
 
@@ -493,6 +494,7 @@ class OneSidedCompletion(OneSidedEstimator):
         coordinates = predictor.coordinates(self._read_for_use(X, unknown))
         return np.asarray(coordinates @ (predictor.loadings.T @ self.components_.T))
 
+    @naming_the_way_out()
     def impute(self, X: Any, *, return_std: bool = False, unknown: Unknown = "refuse") -> Array | tuple[Array, Array]:
         """Rows filled in, as a dense array; observed entries stay as they are.
 
@@ -509,6 +511,7 @@ class OneSidedCompletion(OneSidedEstimator):
         filled = predictor.impute(panel)
         return (filled, predictor.deviations(panel)) if return_std else filled
 
+    @naming_the_way_out()
     def impute_at(
         self, X: Any, rows: Any, columns: Any, *, return_std: bool = False, unknown: Unknown = "refuse"
     ) -> Array | tuple[Array, Array]:
@@ -550,6 +553,7 @@ class OneSidedCompletion(OneSidedEstimator):
             for j, error, count in zip(best, errors, counts, strict=True)
         ]
 
+    @naming_the_way_out()
     def recommend(self, X: Any, n: int = 10, *, unknown: Unknown = "refuse") -> list[list[Recommended]]:
         """For each row of X, its n unseen columns of the highest predicted values, best first.
 
@@ -575,6 +579,7 @@ class OneSidedCompletion(OneSidedEstimator):
             for one in best
         ]
 
+    @naming_the_way_out()
     def bootstrap(
         self, *, replicates: int = 50, random_state: Any = None, progress: Replicated | None = None
     ) -> Bootstrap:

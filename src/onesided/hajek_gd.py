@@ -144,7 +144,7 @@ class HajekGD(OneSidedEstimator):
             if self.solve_.status == "diverged":
                 raise InputError(f"{self.solve_.message}; try step_size={stable_step(moments, rng):.1g}")
             self.mean_, self.factor_ = np.zeros(panel.n_columns), self.solve_.factor
-            self._set_row_space(Measured.from_panel(there), panel, moments)
+            self._set_row_space(Measured.from_panel(there), panel.at(None), moments)
             warn_of_parts(self.measured_)
             values, vectors = top_eigenpairs(self.second_moment_.algorithm1, self.rank, rng)
         signs = np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(self.rank)])

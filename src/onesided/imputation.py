@@ -127,7 +127,7 @@ class BestLinearPredictor:
         step = max(1, CHUNK // max(1, self.loadings.size))
         for first in range(0, panel.n_rows, step):
             rows = np.arange(first, min(first + step, panel.n_rows))
-            part = panel.take_rows(rows)
+            part = panel.at(None).take_rows(rows)  # so few that a device would wait for them
             q, covariance = self.posteriors(part)
             variance = self._variance(q, covariance)
             if self._in_parts:
@@ -211,16 +211,16 @@ class BestLinearPredictor:
         return np.sqrt(self.row_noise.scales(sums, panel.row_counts, overlap))
 
     def _known(self, engine: Engine) -> Any:
-        """The columns where an engine works, brought there once for all panels of one place.
+        """The columns where an engine works, brought there once.
 
         In double precision: where an entry all but settles its own prediction, 1 − h is a small difference.
         """
-        if engine.place not in self._brought:
+        if engine.where not in self._brought:
             self._brought.clear()
             mean, loadings, noise = map(engine.array, (self.mean, self.loadings, self.noise_variance))
             spread = None if self.spread is None else engine.array(self.spread)
-            self._brought[engine.place] = engine.known(mean, loadings, noise, spread, exact=True)
-        return self._brought[engine.place]
+            self._brought[engine.where] = engine.known(mean, loadings, noise, spread, exact=True)
+        return self._brought[engine.where]
 
     @cached_property
     def _brought(self) -> dict[Any, Any]:

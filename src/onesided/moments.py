@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from onesided.arrays import host
 from onesided.engines.local import in_order
 from onesided.errors import InputError, check_choice
 from onesided.kernels import cpu, pairs
@@ -84,8 +85,10 @@ class PairMoments:
         an entry, and up to 4 more while pairs are counted.
         """
         n_rows = int(np.count_nonzero(panel.row_weights))
-        if panel.place is not None:
-            pointers, columns_of, rows, *rest = panel.place.engine(panel, None).pair_moments()
+        if panel.place is not None and len(panel.place.edges) == 1:
+            found = panel.place.engine(panel, None).pair_moments()
+            _check_size(PairSize.of(len(found[1]), panel))
+            pointers, columns_of, rows, *rest = map(host, found)
             return cls(n_rows, pointers, columns_of, rows.astype(row_type(panel.n_rows)), *rest)
         columns = EntriesByColumn(panel)
         _check_size(columns.size())

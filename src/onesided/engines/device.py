@@ -8,6 +8,7 @@ Bytes on the device at most, for n rows of N entries in all, d columns and rank 
 R the least power of two above r, at least 16:
 
     rows       N (12 + 2p) + 32 n + 16 d     columns, values as they are and centred, their order by column, pointers
+    a pass     64 min(N, 2²⁸)                what is on the way of a block of rows
     state      d (120 r + 2Rp + 300)         solver: X, gradients, direction in doubles, eight pairs of changes
     in order   N R p                         with ``deterministic=True``: the gradient of every entry
 
@@ -18,7 +19,8 @@ found                                                  message
 =====================================================  ========================================================
 PyTorch is not installed                               device='cuda' needs PyTorch …: pip install 'onesided[gpu]'
 no GPU that PyTorch can use                            device='cuda': PyTorch 2.13 finds no GPU …
-a GPU that is not there                                device='cuda:3': there is 1 GPU, cuda:0
+a GPU that is not there                                device='cuda:3': there is 1 GPU, cuda:0 …
+a rank of 256 or more                                  rank=300: on a device at most 255 …
 a factor that does not fit                             a fit of rank 10 to 48,000,000 columns needs …
 memory that runs out nevertheless                      the GPU ran out of memory …
 =====================================================  ========================================================
@@ -67,7 +69,8 @@ def find_device(name: str) -> torch.device:
     there = torch.cuda.device_count()
     if index >= there:
         listed = ", ".join(f"cuda:{k}" for k in range(there))
-        raise InputError(f"device={name!r}: there {'is' if there == 1 else 'are'} {counted(there, 'GPU')}, {listed}")
+        found = f"there {'is' if there == 1 else 'are'} {counted(there, 'GPU')}, {listed}"
+        raise InputError(f"device={name!r}: {found}; name one that is there")
     return torch.device("cuda", index)
 
 
@@ -75,9 +78,10 @@ def bytes_of_rows(n_rows: int, n_columns: int, n_entries: int, precision: int) -
     """What a panel takes on a device.
 
     >>> bytes_of_rows(54_000_000, 48_000_000, 571_000_000, precision=4) // 2**30
-    12
+    28
     """
-    return n_entries * (12 + 2 * precision) + 32 * n_rows + 16 * n_columns
+    kept = n_entries * (12 + 2 * precision) + 32 * n_rows + 16 * n_columns
+    return kept + 64 * min(n_entries, BLOCK_ENTRIES)
 
 
 def bytes_of_state(n_columns: int, rank: int, precision: int) -> int:
@@ -109,9 +113,11 @@ class Place:
         deterministic: bool = False,
         memory: int | None = None,
     ) -> None:
-        self.device, self.deterministic = device, deterministic
+        self.device, self.rank, self.deterministic = device, rank, deterministic
         self.dtype = torch.float32 if panel.values.dtype == np.float32 else torch.float64
         precision = panel.values.dtype.itemsize
+        if rank >= gpu.WIDEST:
+            raise InputError(f"rank={rank}: on a device at most {gpu.WIDEST - 1}; choose a lower one, or device='cpu'")
         free = _free(device) if memory is None else memory
         self.needed = bytes_of_rows(*panel.shape, panel.n_entries, precision)
         state = bytes_of_state(panel.n_columns, rank, precision)
@@ -150,7 +156,7 @@ class Place:
 
     def again(self, panel: Panel) -> Place:
         """Another panel on the same device."""
-        return Place(panel, self.device, deterministic=self.deterministic)
+        return Place(panel, self.device, rank=self.rank, deterministic=self.deterministic)
 
     def pair_pass(
         self, indptr: Array, columns: Array, target: Array
@@ -233,7 +239,7 @@ class Device(Engine):
     xp: ClassVar[Any] = torch
 
     def __init__(self, place: Place, panel: Panel, weights: Array, only_weighed: bool = False) -> None:
-        self.place, self.n_columns, self.n_rows = place, panel.n_columns, panel.n_rows
+        self.place, self.where, self.n_columns, self.n_rows = place, place.device, panel.n_columns, panel.n_rows
         self.dtype = panel.values.dtype
         self._panel, self._all_weights, self._some = panel, weights, None
         self._weights = place.weights(weights)
@@ -407,16 +413,14 @@ class Device(Engine):
             in_order[rows.order] = halves
             yield slice(*self.place.edges[k]), host(in_order)
 
-    def pair_moments(self) -> tuple[Array, ...]:
-        """As :class:`onesided.moments.PairMoments` has them, from the pointers on; all rows in one block."""
-        if len(self.place.edges) > 1:
-            raise InputError("the panel is too large for its pair moments: OneSidedCompletion never forms them")
+    def pair_moments(self) -> tuple[Tensor, ...]:
+        """As :class:`onesided.moments.PairMoments` has them, from the pointers on, of rows in one block."""
         ((_, rows, weights),) = self._blocks()
         counted = weights > 0
         some, left = (rows, weights) if bool(counted.all()) else (rows.taken(counted), weights[counted])
         weighed = left if bool((left != 1).any()) else None
         sums = gpu_pairs.pair_moments(some.indptr, some.columns, some.values, weighed, self.n_columns)
-        return tuple(host(one) for one in sums if one is not None)
+        return tuple(one for one in sums if one is not None)
 
     def leave_one_out(self, known: Any) -> Tensor:
         """For each row of positive weight, five sums over its entries; zeros for the others."""

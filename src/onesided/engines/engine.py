@@ -33,7 +33,7 @@ class Engine(Protocol):
     """Rows, and passes over them. What each pass computes is written in :mod:`onesided.kernels.reference`."""
 
     xp: ClassVar[Any]
-    place: Any  # where that is, to be told from other places
+    where: Any  # that is, to be told from elsewhere
     n_columns: int
     dtype: Any  # numpy's, of the values: the precision in which passes work
 

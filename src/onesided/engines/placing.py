@@ -17,31 +17,30 @@ WORTH = 1 << 20  # entries from which "auto" takes a GPU: below, the processor i
 def placed(panel: Panel, device: str, *, rank: int = 10, deterministic: bool = False) -> Panel:
     """The same panel on a device: "cpu", this machine's processor; "cuda" or "cuda:1", a GPU; or "auto".
 
-    "auto" takes a GPU where PyTorch has one and the panel has at least a million entries. ``rank`` is the largest that
-    is to be fitted: with it the memory that is needed is known.
+    "auto" takes a GPU where PyTorch has one with room, and the panel has at least a million entries. ``rank`` is the
+    largest that is to be fitted: with it the memory that is needed is known.
 
     >>> panel = Panel.from_dense([[1.0, 2.0]])
     >>> placed(panel, "auto") is panel, placed(panel, "cpu") is panel
     (True, True)
     """
-    if device not in ("cpu", "auto") and re.fullmatch(r"cuda(:\d+)?", device) is None:
+    if not isinstance(device, str) or re.fullmatch(r"cpu|auto|cuda(:\d+)?", device) is None:
         raise InputError(f"device={device!r}: expected 'cpu', 'auto', 'cuda' or 'cuda:' and a number")
     if device == "cpu" or (device == "auto" and (panel.n_entries < WORTH or find_spec("torch") is None)):
-        return panel
+        return panel.at(None)
+    if device == "auto":
+        try:
+            return placed(panel, "cuda", rank=rank, deterministic=deterministic)
+        except InputError:  # there is none, or it has no room
+            return panel.at(None)
     try:
         from onesided.engines.device import Place, find_device
-    except ImportError as error:
+    except (ImportError, OSError) as error:
         raise InputError(
             f"device={device!r} needs PyTorch, which cannot be imported ({error}): pip install 'onesided[gpu]', "
             "or pass device='cpu'"
         ) from error
-    if device == "auto":
-        import torch
-
-        if not torch.cuda.is_available():
-            return panel
-    found = find_device("cuda" if device == "auto" else device)
-    return panel.at(Place(panel, found, rank=rank, deterministic=deterministic))
+    return panel.at(Place(panel, find_device(device), rank=rank, deterministic=deterministic))
 
 
 @contextmanager
@@ -51,10 +50,10 @@ def naming_the_way_out() -> Iterator[None]:
         yield
     except Exception as error:
         torch = sys.modules.get("torch")
-        if torch is None or not isinstance(error, torch.OutOfMemoryError):
+        if torch is None or not isinstance(error, torch.cuda.OutOfMemoryError):
             raise
         torch.cuda.empty_cache()
         raise InputError(
-            f"the GPU ran out of memory ({str(error).splitlines()[0]}); close what else uses it, choose a lower rank "
-            "or refine='none', give the values as float32, or pass device='cpu'"
+            f"the GPU ran out of memory ({str(error).splitlines()[0]}); close what else uses it, choose a lower rank, "
+            "give the values as float32, or pass device='cpu'"
         ) from error

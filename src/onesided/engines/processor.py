@@ -33,7 +33,7 @@ class Processor(LocalEngine):
     """
 
     xp: ClassVar[Any] = np
-    place: Any = None
+    where: Any = None
 
     def __init__(self, panel: Panel, weights: Array | None = None) -> None:
         super().__init__(panel, weights)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -42,8 +43,27 @@ def _triton() -> Any:
 
 def fused_for(tensor: Tensor) -> Any:
     """The fused kernels, where they can run on a tensor; None where they cannot."""
-    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    return _triton() if tensor.is_cuda or interpreted else None
+    if _triton() is None or not (tensor.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"):
+        return None
+    return Launched(_triton(), tensor.device)
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The kernels of a module, ``kernels.name[grid](…)``, on a device, whichever is the present one."""
+
+    kernels: Any
+    device: torch.device
+
+    def __getattr__(self, name: str) -> Launched:
+        return Launched(getattr(self.kernels, name), self.device)
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        def launch(*arguments: Any, **options: Any) -> None:
+            with torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext():
+                self.kernels[grid](*arguments, **options)
+
+        return launch
 
 
 class Segments(NamedTuple):
@@ -456,6 +476,7 @@ def row_posterior(rows: Rows, e: Tensor, known: Known) -> Tensor:
 def posterior_sums(rows: Rows, e: Tensor, weights: Tensor, known: Known) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What rows tell about columns: halves of second moments, first moments, Σ w e², and the sum over all rows."""
     by, k = rows.by_column, known.loadings.shape[1]
+    weights = torch.where(rows.lengths > 0, weights, 0.0)  # a row without entries tells nothing, nor of rows in general
     moments = row_posterior(rows, e, known)
     z = torch.nn.functional.pad(moments[:, _beside_one(k, moments.device)], (1, 0), value=1.0)
     a, c = torch.tril_indices(k + 1, k + 1, device=z.device)

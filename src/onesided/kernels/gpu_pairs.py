@@ -29,7 +29,7 @@ def _fused_for(tensor: Tensor) -> Any:
         return None
     from onesided.kernels import fused_pairs
 
-    return fused_pairs
+    return gpu.Launched(fused_pairs, tensor.device)
 
 
 class PairSums(NamedTuple):

@@ -40,10 +40,8 @@ Metric = Callable[[Any], Any]
 Pairs = deque[tuple[Any, Any, Any]]  # changes of X and of the gradient, and one over their inner product
 
 MEMORY = 8  # pairs of differences kept, in single precision: they only shape the direction
-LARGE, FEW = (
-    1 << 27,
-    4,
-)  # numbers on a device beyond which memory is short: so few pairs, and single precision throughout
+LARGE = 1 << 27  # numbers on a device, beyond which memory is short: directions in single precision,
+FEW = 4  # and so few pairs
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 SHORTEST = 1e-9
 

@@ -135,7 +135,9 @@ def check_pass(moments, r, dtype, diagonal_weight=0.7):
 
 @pytest.mark.parametrize("r", [1, 10])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_pair_pass(panel, dtype, r):
+def test_pair_pass(path, panel, dtype, r):
+    if path == "triton" and DEVICE == "cpu" and len(panel[1]) > 300:
+        pytest.skip("long in the interpreter; columns of many pairs have a test of their own")
     check_pass(expected_moments(panel, np.float64, False), r, dtype)
 
 

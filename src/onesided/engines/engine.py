@@ -101,9 +101,9 @@ class Engine(Protocol):
 def row_prior(row_mean: Array, row_covariance: Array) -> tuple[Array, float]:
     """The prior of rows as kernels take it: Σ⁻¹ and −Σ⁻¹m over (1, z), and the smallest eigenvalue of Σ⁻¹.
 
-    >>> row_prior(np.zeros(1), np.array([[4.0]]))
-    (array([[ 0.  , -0.  ],
-           [-0.  ,  0.25]]), 0.25)
+    >>> row_prior(np.ones(1), np.array([[4.0]]))
+    (array([[ 0.  , -0.25],
+           [-0.25,  0.25]]), 0.25)
     """
     k = len(row_mean)
     prior = np.zeros((k + 1, k + 1))

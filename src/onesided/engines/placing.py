@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
 from onesided.errors import InputError
+from onesided.memory import memory_in_words
 from onesided.panel import Panel
 
 WORTH = 1 << 20  # entries from which "auto" takes a GPU: below, the processor is done before the panel is there
@@ -40,7 +42,14 @@ def placed(panel: Panel, device: str, *, rank: int = 10, deterministic: bool = F
             f"device={device!r} needs PyTorch, which cannot be imported ({error}): pip install 'onesided[gpu]', "
             "or pass device='cpu'"
         ) from error
-    return panel.at(Place(panel, find_device(device), rank=rank, deterministic=deterministic))
+    place = Place(panel, find_device(device), rank=rank, deterministic=deterministic)
+    if place.streamed:
+        warnings.warn(
+            f"the panel takes {memory_in_words(place.needed)} on the GPU, which has no room for it beside a fit of "
+            f"rank {rank}: it is streamed there in each pass, which takes longer",
+            stacklevel=4,
+        )
+    return panel.at(place)
 
 
 @contextmanager

@@ -241,6 +241,6 @@ def _plain(name: str, one: Any) -> Any:
 
 
 def _in_words(one: Any) -> str:
-    if one is None:
-        return "none"
-    return number(float(one), 4) if isinstance(one, int | float) and not isinstance(one, bool) else str(one)
+    if one is None or isinstance(one, bool):
+        return "none" if one is None else "yes" if one else "no"
+    return number(float(one), 4) if isinstance(one, int | float) else str(one)

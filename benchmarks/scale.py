@@ -23,7 +23,7 @@ import numpy as np
 from onesided import OneSidedCompletion, Panel
 from onesided.engines.local import single_blas_thread, thread_count
 from onesided.experiments.standins import skewed_panel
-from onesided.refinement import _Columns, _Rows
+from onesided.refinement import Rows, _Columns
 from onesided.row_space import complete, moment_objective
 
 RANK = 10
@@ -73,9 +73,9 @@ def moment_pass(panel: Panel) -> float:
 
 def variational_pass(panel: Panel) -> float:
     start = complete(panel, rank=RANK, center="both", tol=1.0, max_passes=1)
-    rows = _Rows(panel, start.mean)
+    rows = Rows(panel, start.mean)
     columns = _Columns.start(start, rows, "both")
-    return seconds(lambda: columns.updated(rows.sums(columns), rows))
+    return seconds(lambda: columns.updated(rows.engine.posterior_sums(columns.known(rows)), rows))
 
 
 def by_entries(folder: Path) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from onesided import Panel
 from onesided.engines.local import single_blas_thread, thread_count
 from onesided.experiments.standins import skewed_panel
-from onesided.refinement import _Columns, _Rows
+from onesided.refinement import Rows, _Columns
 from onesided.row_space import complete, moment_objective
 from onesided.tables import open_table
 
@@ -36,14 +36,14 @@ def measure(name: str, panel: Panel) -> None:
     for rank in RANKS:
         start = complete(panel, rank=rank, center="both", tol=1e-2, max_passes=5)
         _, objective = moment_objective(panel, center="both", diagonal="free", weight_exponent=-0.5, ridge=1.0)
-        rows = _Rows(panel, start.mean)
+        rows = Rows(panel, start.mean)
         columns = _Columns.start(start, rows, "both")
         X, seconds = start.factor / objective.scale, np.empty((TURNS + 1, 3))
         for turn in range(TURNS + 1):  # the first compiles
             began = perf_counter()
             objective.value_and_gradient(X)
             moment = perf_counter()
-            sums = rows.sums(columns)
+            sums = rows.engine.posterior_sums(columns.known(rows))
             middle = perf_counter()
             columns.updated(sums, rows)
             seconds[turn] = moment - began, middle - moment, perf_counter() - middle

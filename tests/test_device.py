@@ -289,8 +289,8 @@ def test_rows_without_entries_tell_nothing():
 
 
 def test_ranks_beyond_what_a_pass_holds():
-    with pytest.raises(InputError, match=r"rank=256: on a device at most 255; choose a lower one"):
-        device.Place(mixture(100), DEVICE, rank=256)
+    with pytest.raises(InputError, match=r"rank=128: on a device at most 127; choose a lower one"):
+        device.Place(mixture(100), DEVICE, rank=128)
 
 
 def test_a_model_that_was_fitted_can_be_used(monkeypatch):

@@ -29,7 +29,7 @@ SPLIT = 1024  # unless it has no more than so many: it is cut
 PIECE = 256  # into pieces of so many entries
 LONGEST = 1024  # entries that one program sums
 CHUNK = 1 << 26  # numbers held at a time on the way
-WIDEST = 256  # columns of a factor that a fused row pass can hold
+WIDEST = 128  # columns of a factor that a fused row pass can hold
 
 
 @lru_cache(maxsize=1)
@@ -245,7 +245,7 @@ def row_pass(rows: Rows, values: Tensor, weights: Tensor, X: Tensor, in_order: b
     """
     kernels = fused_for(X) if X.shape[1] <= WIDEST else None
     if kernels is None:
-        return _plain_row_pass(rows, values, weights, X, in_order)
+        return _plain_row_pass(rows, values, weights, X)
     R = X.shape[1]
     tiles, pieces, of_pieces, n_cut, n_long = rows.plan
     gradient = X.new_empty((len(values), R)) if in_order else torch.zeros_like(X)
@@ -253,7 +253,7 @@ def row_pass(rows: Rows, values: Tensor, weights: Tensor, X: Tensor, in_order: b
     halves = X.dtype == torch.float32
     table, units = _in_halves(kernels, X) if halves else (X, X.new_ones(2))
     shape = {"R": R, "FAR": table.numel() >= 1 << 31, "HALVES": halves}
-    B, warps = (32, 1) if R <= 32 else (32, 4) if R <= 128 else (16, 8)
+    B, warps = 32, 1 if R <= 32 else 4
     entries, factor = (rows.columns, values), (table, units)
     if n_cut:
         statistics, whole = (X.new_empty((n, R * (R + 1))) for n in (len(pieces), n_cut))
@@ -279,17 +279,14 @@ def row_pass(rows: Rows, values: Tensor, weights: Tensor, X: Tensor, in_order: b
 
 
 def _in_halves(kernels: Any, X: Tensor) -> tuple[Tensor, Tensor]:
-    """A factor in two halves of half precision, side by side, scaled so that its largest number is 64.
-
-    And the unit, with what products of two lines come to at most in that scale.
-    """
+    """A factor in two halves of half precision, side by side, in a unit of which its largest number is 64; and both."""
     table, most = X.new_empty((len(X), 2 * X.shape[1]), dtype=torch.float16), torch.linalg.vector_norm(X, torch.inf)
     units = torch.stack([torch.where(most > 0, most / 64, 1.0), most])
     kernels.halve[(-(-X.numel() // 4096),)](X, units, table, X.numel(), R=X.shape[1], N=4096, num_warps=4)
     return table, units
 
 
-def _plain_row_pass(rows: Rows, values: Tensor, weights: Tensor, X: Tensor, in_order: bool) -> tuple[Tensor, Tensor]:
+def _plain_row_pass(rows: Rows, values: Tensor, weights: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
     R = X.shape[1]
     loss = X.new_zeros((), dtype=torch.float64)
     staged = X.new_empty((len(values), R))

@@ -42,7 +42,7 @@ def stand_in(monkeypatch):
         monkeypatch.setattr(device, "find_device", lambda name: DEVICE)
 
 
-def mixture(n=1200, d=30, seed=0, dtype=np.float64, weighted=True):
+def mixture(n=800, d=30, seed=0, dtype=np.float64, weighted=True):
     panel = synthetic.sample_fixed(synthetic.noisy_mixture(n, d, 3, sigma=0.5, rng=seed), 8, rng=1)
     weights = np.random.default_rng(seed).poisson(1.0, size=n).astype(float) if weighted else None
     return Panel(panel.indptr, panel.columns, panel.values.astype(dtype), d, row_weights=weights)
@@ -80,7 +80,7 @@ def test_streamed_blocks_are_those_that_stay(deterministic, monkeypatch):
     panel = mixture()
     resident = there(panel, deterministic=deterministic)
     monkeypatch.setattr(device, "bytes_of_state", lambda *_: 0)
-    monkeypatch.setattr(device, "STREAMED_ENTRIES", 1500)
+    monkeypatch.setattr(device, "STREAMED_ENTRIES", 1000)
     streamed = there(panel, deterministic=deterministic, memory=1000)
     assert streamed.place.streamed
     assert len(streamed.place.edges) > 5
@@ -269,7 +269,7 @@ def test_memory_that_runs_out_names_the_way_out(monkeypatch):
 
 def test_a_panel_in_several_blocks(monkeypatch):
     """Its pair moments are those that the processor finds, and blends are chosen by them."""
-    monkeypatch.setattr(device, "BLOCK_ENTRIES", 1000)
+    monkeypatch.setattr(device, "BLOCK_ENTRIES", 700)
     panel = mixture(weighted=False)
     assert len(there(panel).place.edges) > 5
     assert PairMoments.from_panel(there(panel)).n_pairs == PairMoments.from_panel(panel).n_pairs

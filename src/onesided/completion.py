@@ -150,7 +150,7 @@ class OneSidedCompletion(OneSidedEstimator):
     deterministic : bool, default False
         On a GPU, sums of gradients depend in their last bits on the order in which they happen to be added. With True
         they are added in one order, and the same seed gives the same bits, at the price of memory for the gradients of
-        all entries and of passes about twice as long. On the processor that is so in any case.
+        all entries and of passes half as long again. On the processor that is so in any case.
     privacy : Privacy, optional
         A promise of differential privacy to the person behind each row (:mod:`onesided.privacy`). The model then holds
         only what was released. The noise does not come from ``random_state``: no two private fits are alike.

@@ -229,7 +229,7 @@ class BestLinearPredictor:
     def _solve(self, panel: Panel, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
         engine = engine_for(panel)
         parts = []
-        for _, halves in engine.row_posteriors(self._known(engine)):
+        for halves in engine.row_posteriors(self._known(engine)):
             full = unpacked(halves)
             parts.append(keep(full[:, 0, 1:].copy(), full[:, 1:, 1:].copy()))
         return tuple(np.concatenate(part) for part in zip(*parts, strict=True))

@@ -85,7 +85,7 @@ class PairMoments:
         an entry, and up to 4 more while pairs are counted.
         """
         n_rows = int(np.count_nonzero(panel.row_weights))
-        if panel.place is not None and len(panel.place.edges) == 1:
+        if panel.place is not None and panel.place.in_one_block:
             found = panel.place.engine(panel, None).pair_moments()
             _check_size(PairSize.of(len(found[1]), panel))
             pointers, columns_of, rows, *rest = map(host, found)

@@ -129,8 +129,8 @@ class Place:
                 f"beside the panel, and {memory_in_words(free)} are free; choose a lower rank, or device='cpu'"
             )
         self.streamed = free is not None and self.needed + state > free
-        entries, rows = (STREAMED_ENTRIES, BLOCK_ROWS) if self.streamed else (BLOCK_ENTRIES, BLOCK_ROWS)
-        pieces = max(-(-panel.n_entries // entries), -(-panel.n_rows // rows), 1)
+        entries = STREAMED_ENTRIES if self.streamed else BLOCK_ENTRIES
+        pieces = max(-(-panel.n_entries // entries), -(-panel.n_rows // BLOCK_ROWS), 1)
         self.edges = cut(panel.indptr + np.arange(panel.n_rows + 1), -(-(panel.n_entries + panel.n_rows) // pieces))
         self.largest_value = 0.0
         self._blocks = [self._brought(panel, first, last) for first, last in self.edges]
@@ -143,16 +143,18 @@ class Place:
         if len(values):
             self.largest_value = max(self.largest_value, float(values.abs().max()))
         rows = gpu.Rows.of(indptr, columns, _exact(values), panel.n_columns)
-        if not self.streamed:
-            return rows
-        rows.segments, rows.plan, rows.by_column  # noqa: B018  once, not in each pass
-        return rows.moved(_pinned)
+        return rows.prepared().moved(_pinned) if self.streamed else rows
 
     def tensor(self, array: Array) -> Tensor:
         """An array of the host on the device."""
         with warnings.catch_warnings():  # panels cannot be written to, and nothing is
             warnings.filterwarnings("ignore", message=".*not writable")
             return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+    @property
+    def in_one_block(self) -> bool:
+        """Whether all rows lie together."""
+        return len(self.edges) == 1
 
     def again(self, panel: Panel) -> Place:
         """Another panel on the same device."""
@@ -292,15 +294,14 @@ class Device(Engine):
 
     def column_sums(self, center: Tensor, scale: float) -> tuple[Tensor, Array]:
         """Seven sums for each column, one after the other, and three over all rows."""
-        parts = [
-            gpu.column_sums(rows, gpu.centred(rows, center, scale, torch.float64), weights)
-            for _, rows, weights in self._blocks()
-        ]
-        sums, products = parts[0]
-        for other, others in parts[1:]:
-            sums += other
-            products += others
-        return sums, host(products)
+        sums = torch.zeros((7, self.n_columns), dtype=torch.float64, device=self.place.device)
+        products = np.zeros(3)
+        for _, rows, weights in self._blocks():
+            e = gpu.centred(rows, center, scale, torch.float64)
+            of_columns, of_rows = gpu.column_sums(rows, e, weights)
+            sums += of_columns
+            products += host(of_rows)
+        return sums, products
 
     def row_pass(
         self, X: Tensor, center: Tensor, scale: float, effect: float, exact: bool = False
@@ -368,9 +369,7 @@ class Device(Engine):
     ) -> Any:
         """Means and their unit, and the rest as the kernels take it: rows are N(0, I) where nothing else is said."""
         k, dtype = loadings.shape[1], torch.float64 if exact else self.place.dtype
-        prior, floor = row_prior(
-            np.zeros(k) if row_mean is None else row_mean, np.eye(k) if row_covariance is None else row_covariance
-        )
+        prior, floor = row_prior(k, row_mean, row_covariance)
         information = torch.zeros((0, 0), dtype=dtype, device=loadings.device)
         if spread is not None:
             information = gpu.column_information(loadings, noise, spread).to(dtype)
@@ -403,22 +402,22 @@ class Device(Engine):
             )
         return fixed, spread, residual
 
-    def row_posteriors(self, known: Any) -> Iterator[tuple[slice, Array]]:
+    def row_posteriors(self, known: Any) -> Iterator[Array]:
         """Halves of (S, z) of all rows, on the host: a block at a time."""
         center, unit, columns = known
-        for k, rows, _ in self._blocks():
+        for _, rows, _ in self._blocks():
             e = gpu.centred(rows, center, unit, columns.loadings.dtype)
             halves = gpu.row_posterior(rows, e, columns)
             in_order = torch.empty_like(halves)
             in_order[rows.order] = halves
-            yield slice(*self.place.edges[k]), host(in_order)
+            yield host(in_order)
 
     def pair_moments(self) -> tuple[Tensor, ...]:
         """As :class:`onesided.moments.PairMoments` has them, from the pointers on, of rows in one block."""
         ((_, rows, weights),) = self._blocks()
-        counted = weights > 0
-        some, left = (rows, weights) if bool(counted.all()) else (rows.taken(counted), weights[counted])
-        weighed = left if bool((left != 1).any()) else None
+        alike = bool(((weights == 0) | (weights == 1)).all())
+        some = rows.taken(weights > 0) if alike else rows
+        weighed = None if alike else weights
         sums = gpu_pairs.pair_moments(some.indptr, some.columns, some.values, weighed, self.n_columns)
         return tuple(one for one in sums if one is not None)
 

@@ -91,21 +91,24 @@ class Engine(Protocol):
     ) -> tuple[Any, Any, Any]:
         """Columns given what rows tell about them; ``fixed`` is overwritten."""
 
-    def row_posteriors(self, known: Any) -> Iterator[tuple[slice, Array]]:
+    def row_posteriors(self, known: Any) -> Iterator[Array]:
         """Halves of (S, z) of all rows, on the host: some rows at a time, in order."""
 
     def leave_one_out(self, known: Any) -> Any:
         """For each row of positive weight, five sums over its entries; zeros for the others."""
 
 
-def row_prior(row_mean: Array, row_covariance: Array) -> tuple[Array, float]:
+def row_prior(k: int, row_mean: Array | None, row_covariance: Array | None) -> tuple[Array, float]:
     """The prior of rows as kernels take it: Σ⁻¹ and −Σ⁻¹m over (1, z), and the smallest eigenvalue of Σ⁻¹.
 
-    >>> row_prior(np.ones(1), np.array([[4.0]]))
+    Rows are N(0, I) where nothing else is said.
+
+    >>> row_prior(1, np.ones(1), np.array([[4.0]]))
     (array([[ 0.  , -0.25],
            [-0.25,  0.25]]), 0.25)
     """
-    k = len(row_mean)
+    row_mean = np.zeros(k) if row_mean is None else row_mean
+    row_covariance = np.eye(k) if row_covariance is None else row_covariance
     prior = np.zeros((k + 1, k + 1))
     prior[1:, 1:] = np.linalg.inv(row_covariance)
     prior[1:, 0] = prior[0, 1:] = -prior[1:, 1:] @ row_mean

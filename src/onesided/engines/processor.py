@@ -124,9 +124,7 @@ class Processor(LocalEngine):
         """As the kernels of row posteriors take it: rows are N(0, I) where nothing else is said."""
         dtype = np.dtype(np.float64 if exact else self.dtype)
         d, k = loadings.shape
-        prior, floor = row_prior(
-            np.zeros(k) if row_mean is None else row_mean, np.eye(k) if row_covariance is None else row_covariance
-        )
+        prior, floor = row_prior(k, row_mean, row_covariance)
         information = np.zeros((0, 0), dtype)
         if spread is not None:
             information = cpu.padded(np.empty((d, 0), dtype), spread.shape[1])
@@ -207,17 +205,17 @@ class Processor(LocalEngine):
             at[part], spread[part], residual[part] = found
         return at, spread, residual
 
-    def row_posteriors(self, known: tuple[Any, ...]) -> Iterator[tuple[slice, Array]]:
+    def row_posteriors(self, known: tuple[Any, ...]) -> Iterator[Array]:
         """Halves of (S, z) of all rows, some rows at a time, in order."""
         panel, k = self.panel, known[-1]
         half = (k + 1) * (k + 2) // 2
 
-        def solve(block: tuple[int, int]) -> tuple[slice, Array]:
+        def solve(block: tuple[int, int]) -> Array:
             rows = slice(*block)
             halves = cpu.padded(np.empty((rows.stop - rows.start, 0)), half)
             starts, stops = panel.indptr[:-1][rows], panel.indptr[1:][rows]
             posterior.row_posterior(starts, stops, panel.columns, panel.values, *known, halves)
-            return rows, halves[:, :half]
+            return np.asarray(halves[:, :half])
 
         rows_and_entries = panel.indptr + np.arange(panel.n_rows + 1)
         yield from in_order(solve, cut(rows_and_entries, max(1, SOLVED_AT_A_TIME // (k + 1) ** 2)))

@@ -103,6 +103,9 @@ class ByColumn(NamedTuple):
     places: Tensor
 
 
+PREPARED = ("segments", "by_column", "plan")  # what is found once of rows, not in each pass
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Some rows of a panel, longest first: pointers, columns and values, and which row each was."""
@@ -159,11 +162,17 @@ class Rows:
         """How a row pass cuts them."""
         return _plan(self)
 
+    def prepared(self) -> Rows:
+        """The same, with all known of them that passes will ask for."""
+        for name in PREPARED:
+            getattr(self, name)
+        return self
+
     def moved(self, move: Callable[[Tensor], Tensor]) -> Rows:
         """The same elsewhere, with what is known of them."""
         order, indptr, columns, values = map(move, (self.order, self.indptr, self.columns, self.values))
         rows = Rows(order, indptr, columns, values, self.n_columns)
-        for name in ("segments", "by_column", "plan"):
+        for name in PREPARED:
             if name in self.__dict__:
                 rows.__dict__[name] = _moved(self.__dict__[name], move)
         return rows

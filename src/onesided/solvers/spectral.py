@@ -5,7 +5,7 @@ the top eigenpairs of K = C^½ T̂ C^½, X = C^−½ U Λ^½. The off-diagonal p
 diagonal stands c_j T̂_jj when the diagonal is fitted, and nothing when it is free. A row effect is taken off first.
 Columns seen rarely would get large rows by chance, so a tenth of the mean is added to every c_j. Last, the length of
 X is set to the best one: L(tX) = a t⁴ − b t², with a and b known from one value and gradient. Of large panels, rows
-with about four million entries are enough to start from.
+with about four million entries are enough to start from; on a device all rows are gone over where columns are many.
 
 Where the best length is zero, because the ridge outweighs what the directions explain together, the start is made
 of the directions in which the loss falls from X = 0: eigenvectors of the sums of products above ρ, if there are any.
@@ -116,7 +116,7 @@ def _by_blocks(objective: RowObjective, apply: Products, rank: int, rng: np.rand
 
 
 def _orthonormal(block: Any) -> Any:
-    """By the Cholesky root of its inner products, twice, for what rounding has left."""
+    """By the eigenpairs of its inner products, which are few; twice, for what rounding has left."""
     for _ in range(2):
         scale = (block * block).sum(0) ** 0.5
         block = block / namespace(block).where(scale > 0, scale, 1.0)

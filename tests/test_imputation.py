@@ -71,8 +71,7 @@ def test_intervals_cover_under_the_model():
 def test_leave_one_out_sums_are_by_row_and_of_rows_asked_for(predictor):
     panel = random_panel(1, n=50)
     sums = predictor.leave_one_out(panel, np.where(np.arange(50) < 20, 1.0, 0.0))
-    assert sums.shape == (50, 5)
-    assert not sums[20:].any()
+    assert sums.shape == (20, 5)
     np.testing.assert_allclose(predictor.leave_one_out(panel.take_rows([3]), np.ones(1))[0], sums[3])
 
 

@@ -24,11 +24,10 @@ import json
 import os
 import re
 import shutil
-import zlib
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -191,16 +190,45 @@ def _remove(path: Path) -> None:
 def _identity(panel: Panel, parameters: dict[str, Any]) -> dict[str, Any]:
     """What two fits must have in common to end alike."""
     shape = {"rows": panel.n_rows, "columns": panel.n_columns, "entries": panel.n_entries}
-    parts = (panel.indptr, panel.columns, panel.values, panel.row_weights)
-    sums = {"checksums": [_checksum(one) for one in parts], "precision": str(panel.values.dtype)}
-    return shape | {name: _plain(one) for name, one in sorted(parameters.items())} | sums
+    entries = Checksum(), Checksum()
+    for _, _, found in panel.by_parts(_checked_entries):
+        entries = entries[0] + found[0], entries[1] + found[1]
+    sums = [Checksum.of(panel.row_counts), *entries, Checksum.of(panel.row_weights)]
+    checks = {"checksums": [one.weighed for one in sums], "precision": str(panel.dtype)}
+    return shape | {name: _plain(one) for name, one in sorted(parameters.items())} | checks
 
 
-def _checksum(array: Array) -> int:
-    total = 0
-    for first in range(0, len(array), CHECKED):
-        total = zlib.crc32(array[first : first + CHECKED].tobytes(), total)
-    return total
+class Checksum(NamedTuple):
+    """Of a list of numbers, as whole ones a_k of 64 bits: how many, Σ a_k and Σ (2k + 1) a_k, modulo 2⁶⁴.
+
+    Those of two lists give that of the one followed by the other.
+
+    >>> Checksum.of(np.arange(5)) == Checksum.of(np.arange(2)) + Checksum.of(np.arange(2, 5))
+    True
+    """
+
+    number: int = 0
+    sum: int = 0
+    weighed: int = 0
+
+    @classmethod
+    def of(cls, array: Array) -> Checksum:
+        """Of an array, some of it at a time."""
+        total = cls()
+        for first in range(0, len(array), CHECKED):
+            part = np.asarray(array[first : first + CHECKED], np.float64 if array.dtype.kind == "f" else np.int64)
+            bits = np.ascontiguousarray(part).view(np.uint64)
+            odd = 2 * np.arange(len(bits), dtype=np.uint64) + np.uint64(1)
+            total += cls(len(bits), int(bits.sum(dtype=np.uint64)), int((odd * bits).sum(dtype=np.uint64)))
+        return total
+
+    def __add__(self, other: Checksum) -> Checksum:  # type: ignore[override]
+        weighed = self.weighed + other.weighed + 2 * self.number * other.sum
+        return Checksum(self.number + other.number, (self.sum + other.sum) % 2**64, weighed % 2**64)
+
+
+def _checked_entries(rows: Panel) -> tuple[Checksum, Checksum]:
+    return Checksum.of(rows.columns), Checksum.of(rows.values)
 
 
 def _plain(parameter: Any) -> Any:

@@ -50,7 +50,7 @@ from onesided.arrays import host, namespace
 from onesided.blending import Blend, blended_means, choose_blend
 from onesided.checkpoint import Checkpoint, Work
 from onesided.engines.engine import engine_for
-from onesided.engines.placing import naming_the_way_out, placed
+from onesided.engines.placing import WORTH, naming_the_way_out, placed, read_on_cluster
 from onesided.errors import InputError
 from onesided.estimator import OneSidedEstimator, Unknown, generator, warn_of_parts, with_weights_as_counts
 from onesided.ids import known_positions
@@ -143,6 +143,11 @@ class OneSidedCompletion(OneSidedEstimator):
     random_state : int, Generator, RandomState or None
         For the split of the rows and the start of the eigensolver. The same seed gives the same model at any number
         of threads, and but for rounding on any device.
+    engine : "local" or "ray", default "local"
+        Whether passes run on this machine or on the Ray cluster that Python is connected to (``ray.init(address)``), or
+        else that Ray finds, or starts here (``pip install 'onesided[cluster]'``; :mod:`onesided.engines.cluster`).
+        Then ``fit`` also takes a ``ray.data.Dataset``, or the path of a packed panel or of a folder of Parquet files,
+        with one line per entry. Rows given later, to impute, travel there from a million entries on.
     device : "cpu", "cuda", "cuda:1", … or "auto", default "cpu"
         Where passes run: on this machine's processor or on a GPU (``pip install 'onesided[gpu]'``), in the precision of
         the values. "auto" takes a GPU if there is one and the panel has at least a million entries. A panel larger
@@ -228,6 +233,7 @@ class OneSidedCompletion(OneSidedEstimator):
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_passes": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state", np.random.Generator],
+        "engine": [StrOptions({"local", "ray"})],
         "device": [str],
         "deterministic": ["boolean"],
         "privacy": [Privacy, None],
@@ -248,6 +254,7 @@ class OneSidedCompletion(OneSidedEstimator):
         tol: float = 1e-6,
         max_passes: int = 300,
         random_state: Any = None,
+        engine: Literal["local", "ray"] = "local",
         device: str = "cpu",
         deterministic: bool = False,
         privacy: Privacy | None = None,
@@ -264,6 +271,7 @@ class OneSidedCompletion(OneSidedEstimator):
         self.tol = tol
         self.max_passes = max_passes
         self.random_state = random_state
+        self.engine = engine
         self.device = device
         self.deterministic = deterministic
         self.privacy = privacy
@@ -342,7 +350,7 @@ class OneSidedCompletion(OneSidedEstimator):
             raise InputError(f"a private fit runs on the processor; found device={self.device!r}: leave it out")
         if checkpoint is not None:
             raise InputError("a checkpoint would keep on disk what is not released: leave it out of a private fit")
-        panel = privacy.admit(panel)
+        panel = privacy.admit(placed(panel, "cpu", engine=self.engine))
         self.n_features_in_, self.column_ids_, self._has_ids = (
             panel.n_columns,
             panel.column_ids,
@@ -405,11 +413,17 @@ class OneSidedCompletion(OneSidedEstimator):
             largest = int(self.rank)
         else:
             largest = max(affordable_ranks(panel.n_columns, self._refines(panel.n_columns)), default=0)
-        return placed(panel, self.device, rank=largest, deterministic=self.deterministic)
+        return placed(panel, self.device, engine=self.engine, rank=largest, deterministic=self.deterministic)
+
+    def _read(self, X: Any, *, reset: bool) -> Panel:
+        if self.engine == "ray" and (isinstance(X, (str, PathLike)) or type(X).__module__.startswith("ray.data")):
+            return read_on_cluster(X)
+        return super()._read(X, reset=reset)
 
     def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> Panel:
         panel = super()._read_for_use(X, unknown)
-        return placed(panel, self.device, rank=self.rank_, deterministic=self.deterministic)
+        engine = self.engine if panel.n_entries >= WORTH else "local"
+        return placed(panel, self.device, engine=engine, rank=self.rank_, deterministic=self.deterministic)
 
     def _choose(
         self, panel: Panel, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
@@ -597,7 +611,13 @@ class OneSidedCompletion(OneSidedEstimator):
                 "a bootstrap resamples rows, and this model has no panel: it was saved without, or fitted with privacy"
             )
         self.bootstrap_ = bootstrap(
-            placed(self.second_moment_.panel, self.device, rank=self.rank_, deterministic=self.deterministic),
+            placed(
+                self.second_moment_.panel,
+                self.device,
+                engine=self.engine,
+                rank=self.rank_,
+                deterministic=self.deterministic,
+            ),
             rank=self.rank_,
             center=self.center_,
             diagonal="free",
@@ -675,7 +695,7 @@ class OneSidedCompletion(OneSidedEstimator):
     _optional: ClassVar[tuple[str, ...]] = ("spread",)
 
     def _plain_parameters(self) -> dict[str, Any]:
-        plain = super()._plain_parameters() | {"device": "cpu"}  # of this machine, not of the model
+        plain = super()._plain_parameters() | {"engine": "local", "device": "cpu"}  # of this machine, not of the model
         if self.privacy is not None:  # its columns are those of the model
             plain["privacy"] = asdict(self.privacy) | {
                 "columns": "public" if self.privacy.columns == "public" else None

@@ -41,7 +41,7 @@ from onesided.errors import InputError
 from onesided.kernels import cpu
 from onesided.kernels.reference import unpacked
 from onesided.panel import Panel
-from onesided.pooling import pull, pulled, variance_between, variance_within
+from onesided.pooling import Spread, pull, pulled
 from onesided.row_space import RowSpace
 
 Array = npt.NDArray[Any]
@@ -113,6 +113,9 @@ class BestLinearPredictor:
 
     def impute(self, panel: Panel) -> Array:
         """Every row filled in; observed entries stay as they are."""
+        return np.concatenate([filled for _, _, filled in panel.by_parts(self._impute)])
+
+    def _impute(self, panel: Panel) -> Array:
         q = self.coordinates(panel)
         filled: Array = self.mean + q @ self.loadings.T
         if self._in_parts:
@@ -123,6 +126,9 @@ class BestLinearPredictor:
 
     def deviations(self, panel: Panel) -> Array:
         """The standard deviation of each value of :meth:`impute`; zero where it was observed."""
+        return np.concatenate([deviation for _, _, deviation in panel.by_parts(self._deviations)])
+
+    def _deviations(self, panel: Panel) -> Array:
         deviation = np.empty(panel.shape)
         step = max(1, CHUNK // max(1, self.loadings.size))
         for first in range(0, panel.n_rows, step):
@@ -139,11 +145,24 @@ class BestLinearPredictor:
 
     def impute_at(self, panel: Panel, rows: Array, columns: Array) -> tuple[Array, Array]:
         """Predictions at positions and their standard deviations, whether or not they were observed."""
-        values, deviation = np.empty(len(rows)), np.empty(len(rows))
         by_row = np.argsort(rows, kind="stable")
+        ordered, at = rows[by_row], columns[by_row]
+
+        def asked(first: int, last: int) -> tuple[Array, Array]:
+            low, high = np.searchsorted(ordered, [first, last])
+            return ordered[low:high] - first, at[low:high]
+
+        found = [part for _, _, part in panel.by_parts(self._impute_at, asked)]
+        values, deviation = np.empty((2, len(rows)))
+        values[by_row], deviation[by_row] = np.concatenate(found, axis=1)
+        return values, deviation
+
+    def _impute_at(self, panel: Panel, rows: Array, columns: Array) -> Array:
+        """Of rows in order."""
+        values, deviation = found = np.empty((2, len(rows)))
         step = max(1, CHUNK // max(1, self.loadings.shape[1] ** 2))
         for first in range(0, len(rows), step):  # so that no more covariances are held than that
-            here = by_row[first : first + step]
+            here = slice(first, first + step)
             asked, u = np.unique(rows[here], return_inverse=True)
             part = panel.take_rows(asked)
             q, covariance = self.posteriors(part)
@@ -158,7 +177,7 @@ class BestLinearPredictor:
                 variance += np.einsum("kt,kt->k", _traces(q, covariance)[u], self.spread[columns[here]])
             scales = self._scales(part)[u % len(asked)]
             deviation[here] = np.sqrt(self.noise_variance[columns[here]] + variance) * scales
-        return values, deviation
+        return found
 
     def _variance(self, q: Array, covariance: Array) -> Array:
         """Of what the model predicts, at every column for each row."""
@@ -186,7 +205,7 @@ class BestLinearPredictor:
         return q, covariance
 
     def leave_one_out(self, panel: Panel, weights: Array) -> Array:
-        """For each row of positive weight, sums over its entries, each predicted from the others.
+        """For each row of positive weight, in order, sums over its entries, each predicted from the others.
 
         The log score, e², e²/s², its square, and the overlap (:func:`onesided.kernels.reference.leave_one_out`).
         """
@@ -195,13 +214,15 @@ class BestLinearPredictor:
 
     def learn_row_noise(self, panel: Panel) -> RowNoise:
         """How the rows of a panel differ, those that were fitted."""
+        found = Spread(panel.total(self._row_spread))
+        return RowNoise(pull(found.within, found.between, LEAST_PULL), found.level)
+
+    def _row_spread(self, panel: Panel) -> Array:
         engine = engine_for(panel)
-        weights, counts = engine.array(panel.row_weights), engine.array(panel.row_counts)
+        counting = panel.row_weights > 0
+        weights, counts = (engine.array(one[counting]) for one in (panel.row_weights, panel.row_counts))
         _, _, sums, squares, overlap = engine.leave_one_out(self._known(engine)).T
-        within = variance_within(sums, squares, counts, overlap=overlap, weights=weights)
-        between = variance_between(sums, counts, within, overlap=overlap, weights=weights)
-        level = float((weights * sums).sum()) / float((weights * counts).sum())
-        return RowNoise(pull(within, between, LEAST_PULL), level)
+        return np.asarray(Spread.of(sums, squares, counts, overlap=overlap, weights=weights).sums)
 
     def _scales(self, panel: Panel) -> Array:
         """What the standard deviations of each row are multiplied with."""
@@ -226,12 +247,16 @@ class BestLinearPredictor:
     def _brought(self) -> dict[Any, Any]:
         return {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: one for name, one in self.__dict__.items() if name != "_brought"}  # it need not travel
+
     def _solve(self, panel: Panel, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
-        engine = engine_for(panel)
-        parts = []
-        for halves in engine.row_posteriors(self._known(engine)):
-            full = unpacked(halves)
-            parts.append(keep(full[:, 0, 1:].copy(), full[:, 1:, 1:].copy()))
+        def solve(rows: Panel) -> list[tuple[Array, ...]]:
+            engine = engine_for(rows)
+            full = (unpacked(halves) for halves in engine.row_posteriors(self._known(engine)))
+            return [keep(one[:, 0, 1:].copy(), one[:, 1:, 1:].copy()) for one in full]
+
+        parts = [part for _, _, found in panel.by_parts(solve) for part in found]
         return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
@@ -248,6 +273,9 @@ class LeastSquares:
 
     def coordinates(self, panel: Panel) -> Array:
         """q of every row."""
+        return np.concatenate([q for _, _, q in panel.by_parts(self._coordinates)])
+
+    def _coordinates(self, panel: Panel) -> Array:
         values = panel.values.astype(np.float64)
         (q,) = _row_by_row(
             panel, self.basis.size, lambda indptr: (cpu.least_squares(indptr, panel.columns, values, self.basis),)
@@ -256,6 +284,9 @@ class LeastSquares:
 
     def impute(self, panel: Panel) -> Array:
         """Every row filled in; observed entries stay as they are."""
+        return np.concatenate([filled for _, _, filled in panel.by_parts(self._impute)])
+
+    def _impute(self, panel: Panel) -> Array:
         filled: Array = self.coordinates(panel) @ self.basis.T
         filled[observed_positions(panel)] = panel.values
         return filled

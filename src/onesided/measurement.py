@@ -11,6 +11,7 @@ as in :func:`onesided.moments.standard_errors`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +44,7 @@ class MeasuredErrors:
     def at(self, rows: Any, columns: Any) -> Array:
         """One standard error for each pair of positions; infinite where no row of positive weight has both."""
         i, j = pair_positions(rows, columns, self.panel.n_columns)
-        sums = _pair_sums(self.panel, i, j)
+        sums = _Sums(*self.panel.total(partial(_pair_sums, i=i, j=j)))
         pooled = np.where(i == j, *self.ratios) * self.sizes[i] * self.sizes[j]
         variance = (sums.deviance + POOLED_ROWS * pooled) / (sums.freedom + POOLED_ROWS)
         n = max(int(np.count_nonzero(self.panel.row_weights)), 1)
@@ -62,7 +63,7 @@ def measured_errors(panel: Panel) -> MeasuredErrors:
     >>> measured_errors(panel).at([0, 0], [1, 2]).round(2)  # all rows have the first pair, one row has the second
     array([0.  , 0.47])
     """
-    own = _column_sums(panel)
+    own = _Sums(*panel.total(_column_sums))
     sizes = own.mean
     moments = PairMoments.from_panel(some_columns(panel)[0])
     i, j = moments.pairs()
@@ -118,16 +119,16 @@ def _ratio(sums: _Sums, scale: Array) -> float:
     return float(sums.mean_square.sum()) / total if total > 0 else 0.0
 
 
-def _column_sums(panel: Panel) -> _Sums:
-    """The sums of each column with itself."""
+def _column_sums(panel: Panel) -> Array:
+    """The five sums of each column with itself."""
     weights = np.repeat(panel.row_weights, panel.row_counts)
     squares = panel.values.astype(np.float64) ** 2
     parts = (weights > 0, weights, weights**2, weights * squares, weights * squares**2)
-    return _Sums(*(np.bincount(panel.columns, part, minlength=panel.n_columns) for part in parts))
+    return np.stack([np.bincount(panel.columns, part, minlength=panel.n_columns) for part in parts])
 
 
-def _pair_sums(panel: Panel, i: Array, j: Array) -> _Sums:
-    """The sums of some pairs: the entries of each column j are looked up among those of column i."""
+def _pair_sums(panel: Panel, i: Array, j: Array) -> Array:
+    """The five sums of some pairs: the entries of each column j are looked up among those of column i."""
     totals = np.zeros((5, len(i)))
     order = np.argsort(i, kind="stable")
     first, starts = np.unique(i[order], return_index=True)
@@ -135,7 +136,7 @@ def _pair_sums(panel: Panel, i: Array, j: Array) -> _Sums:
         lengths = np.concatenate([[0], np.cumsum(panel.column_counts[j[group]])])
         for low, high in cut(lengths, BLOCK_ENTRIES):
             totals[:, group[low:high]] = _sums_beside(panel, int(column), j[group[low:high]])
-    return _Sums(*totals)
+    return totals
 
 
 def _sums_beside(panel: Panel, column: int, others: Array) -> Array:
@@ -162,12 +163,7 @@ def some_columns(panel: Panel) -> tuple[Panel, Array]:
         return panel, np.arange(panel.n_columns)
     by_popularity = np.argsort(panel.column_counts, kind="stable")
     chosen = np.sort(by_popularity[((np.arange(number) + 0.5) * panel.n_columns / number).astype(np.int64)])
-    position = np.full(panel.n_columns, -1, dtype=np.int32)
-    position[chosen] = np.arange(number)
-    columns = position[panel.columns]
-    kept = np.flatnonzero(columns >= 0)
-    indptr = np.searchsorted(kept, panel.indptr)
-    return Panel(indptr, columns[kept], panel.values[kept], number, row_weights=panel.row_weights), chosen
+    return panel.take_columns(chosen), chosen
 
 
 def pair_positions(rows: Any, columns: Any, d: int) -> tuple[Array, Array]:

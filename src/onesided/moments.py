@@ -28,7 +28,7 @@ a probability that is not above 0 and at most 1       one that is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +84,10 @@ class PairMoments:
         Pairs are counted first, so that each sum is written where it stays. Beside the result this takes 8 bytes for
         an entry, and up to 4 more while pairs are counted.
         """
+        return cast("PairMoments", panel.total(cls._of_rows))
+
+    @classmethod
+    def _of_rows(cls, panel: Panel) -> PairMoments:
         n_rows = int(np.count_nonzero(panel.row_weights))
         if panel.place is not None and panel.place.in_one_block:
             found = panel.place.engine(panel, None).pair_moments()

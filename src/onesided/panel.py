@@ -34,9 +34,11 @@ may have no entries at all.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from operator import add
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
 
 Array = npt.NDArray[Any]
+Draw = Callable[[int], bytes]  # so many random bytes
 
 
 class Panel:
@@ -90,6 +93,7 @@ class Panel:
            [nan,  3.]])
     """
 
+    packed: Path | None = None  # the folder whose files its arrays are mapped from
     place: Any = None  # where passes over it run, if not on this machine's processor
 
     def __init__(
@@ -117,7 +121,15 @@ class Panel:
 
     @classmethod
     def from_mapped(
-        cls, indptr: Array, columns: Array, values: Array, n_columns: int, *, row_ids: Any, column_ids: Array | None
+        cls,
+        indptr: Array,
+        columns: Array,
+        values: Array,
+        n_columns: int,
+        *,
+        row_ids: Any,
+        column_ids: Array | None,
+        packed: Path | None = None,
     ) -> Panel:
         """From memory-mapped arrays that were checked when they were written, and are not read here.
 
@@ -129,6 +141,7 @@ class Panel:
         panel.n_rows, panel.n_columns = len(indptr) - 1, n_columns
         panel._row_ids, panel._column_ids = row_ids, check_ids(column_ids, n_columns, "column")
         panel.row_weights = _frozen(check_weights(None, panel.n_rows))
+        panel.packed = packed
         return panel
 
     @classmethod
@@ -260,6 +273,11 @@ class Panel:
         return len(self.values)
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the values."""
+        return np.dtype(self.values.dtype)
+
+    @property
     def row_ids(self) -> Array:
         """The id of each row; its position where none was given."""
         return np.arange(self.n_rows) if self._row_ids is None else np.asarray(self._row_ids)
@@ -287,7 +305,7 @@ class Panel:
     @cached_property
     def column_counts(self) -> Array:
         """Entries in each column."""
-        return _frozen(np.bincount(self.columns, minlength=self.n_columns))
+        return _frozen(self.total(_column_counts))
 
     @property
     def _entry_rows(self) -> Array:
@@ -298,6 +316,15 @@ class Panel:
         """The same entries by column: pointers, the row of each entry (ascending), its value."""
         indptr, order = cpu.counting_sort(self.columns, self.n_columns)
         return _frozen(indptr), _frozen(self._entry_rows[order]), _frozen(self.values[order])
+
+    def rows_having(self, column: int) -> Array:
+        """The positions of the rows that have a column.
+
+        >>> Panel.from_dense([[1.0, np.nan], [2.0, 3.0]]).rows_having(1)
+        array([1])
+        """
+        indptr, rows, _ = self.by_column
+        return rows[indptr[column] : indptr[column + 1]]
 
     def row_positions(self, ids: Iterable[Any]) -> Array:
         """Positions of rows by id; an unknown id is named in the error."""
@@ -313,8 +340,7 @@ class Panel:
 
     def with_row_weights(self, weights: Any) -> Panel:
         """The same panel with other row weights, in the order of ``row_ids``."""
-        panel = object.__new__(Panel)
-        panel.__dict__.update(self.__dict__)
+        panel = self._copied()
         panel.row_weights = _frozen(check_weights(weights, self.n_rows))
         return panel
 
@@ -322,10 +348,39 @@ class Panel:
         """The same panel with its passes elsewhere; with None, on this machine's processor."""
         if place is self.place:
             return self
-        panel = object.__new__(Panel)
-        panel.__dict__.update(self.__dict__)
+        panel = self._copied()
         panel.place = place
         return panel
+
+    def _copied(self) -> Self:
+        panel = object.__new__(type(self))
+        panel.__dict__.update(self.__dict__)
+        return panel
+
+    def total(self, task: Callable[[Panel], Any], add: Callable[[Any, Any], Any] = add) -> Any:
+        """What ``task`` makes of the rows, where that is a sum over them: rows may lie in parts, here and there.
+
+        >>> Panel.from_dense([[1.0, 2.0], [3.0, np.nan]]).total(lambda rows: rows.values.sum()).item()
+        6.0
+        """
+        return task(self)
+
+    def by_parts(
+        self, task: Callable[..., Any], given: Callable[[int, int], tuple[Any, ...]] = lambda first, last: ()
+    ) -> Iterator[tuple[int, int, Any]]:
+        """What ``task`` makes of the rows of each part, in order: the first row, the one after the last, and that.
+
+        It gets the rows and what ``given`` has for those from the first to the one before the last.
+        """
+        yield 0, self.n_rows, task(self, *given(0, self.n_rows))
+
+    def each(self, task: Callable[[Panel], Panel]) -> Panel:
+        """As many rows, made of these by ``task``, which looks at one row at a time."""
+        return task(self)
+
+    def each_drawing(self, task: Callable[[Panel, Draw], Panel], draw: Draw) -> Panel:
+        """Like :meth:`each`, with a source of random bytes."""
+        return task(self, draw)
 
     def centred(self, means: Array) -> Panel:
         """The same panel with a number taken off each column's values.
@@ -334,9 +389,8 @@ class Panel:
         array([[-1., nan],
                [ 1.,  0.]])
         """
-        panel = object.__new__(Panel)
-        panel.__dict__.update(self.__dict__)
-        for name in ("by_column", "place"):  # what holds the values as they were
+        panel = self._copied()
+        for name in ("by_column", "place", "packed"):  # what holds the values as they were
             panel.__dict__.pop(name, None)
         panel.values = _frozen(self.values - means[self.columns])
         return panel
@@ -364,6 +418,25 @@ class Panel:
             row_weights=self.row_weights[rows],
         )
         return panel if self.place is None else panel.at(self.place.again(panel))
+
+    def take_columns(self, chosen: Array) -> Panel:
+        """All rows over some columns: their positions, ascending.
+
+        >>> Panel.from_dense([[1.0, 2.0, 3.0], [np.nan, 5.0, 6.0]]).take_columns(np.array([0, 2])).to_dense()
+        array([[ 1.,  3.],
+               [nan,  6.]])
+        """
+        position = np.full(self.n_columns, -1, dtype=np.int32)
+        position[chosen] = np.arange(len(chosen))
+        columns = position[self.columns]
+        kept = np.flatnonzero(columns >= 0)
+        return Panel(
+            np.searchsorted(kept, self.indptr),
+            columns[kept],
+            self.values[kept],
+            len(chosen),
+            row_weights=self.row_weights,
+        )
 
     def align_columns(self, column_ids: Any, *, unknown: Literal["refuse", "drop"] = "refuse") -> Panel:
         """The same rows over another panel's columns, matched by id.
@@ -450,6 +523,10 @@ def as_panel(
     if isinstance(data, tuple) and len(data) == 3 and all(np.ndim(part) == 1 for part in data):
         return Panel.from_arrays(*data, duplicates=duplicates, non_finite=non_finite)
     return Panel.from_dense(data, non_finite=non_finite)
+
+
+def _column_counts(rows: Panel) -> Array:
+    return np.bincount(rows.columns, minlength=rows.n_columns)
 
 
 def _restored(arrays: tuple[Any, ...], names: dict[str, Any]) -> Panel:

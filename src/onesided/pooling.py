@@ -12,6 +12,7 @@ sum is the ``overlap`` of a group; without correlation it is n, and so is m.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,64 @@ def variance_between(
     chance = within * float((weights * overlap * (1 / total - 1 / n)).sum())
     spare = n - float((weights * counts**2).sum()) / n
     return (float(around) - chance) / spare if spare > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Both variances from sums over groups, so that groups may lie apart: sums of all are those of the parts, added.
+
+    For mean squares near 1: the squares of their differences from 1 are what is added up.
+
+    >>> sums, squares, counts = np.array([2.0, 4.0]), np.array([4.0, 10.0]), np.array([2.0, 2.0])
+    >>> whole = Spread.of(sums, squares, counts)
+    >>> whole.within, whole.between, whole.level
+    (2.0, -0.5, 1.5)
+    >>> within = variance_within(sums, squares, counts)
+    >>> within, variance_between(sums, counts, within)
+    (2.0, -0.5)
+    """
+
+    sums: Any  # on the host: of what is left, what is spare, n, values, n², overlap, overlap/n, first and second moment
+
+    @classmethod
+    def of(
+        cls, sums: Array, squares: Array, counts: Array, *, overlap: Array | None = None, weights: Array | float = 1.0
+    ) -> Spread:
+        """Of groups by their sums of values and of squares."""
+        total, overlap = _at_least_one(counts), counts if overlap is None else overlap
+        off = sums / total - 1.0
+        each = (
+            squares - sums**2 / total,
+            (counts - overlap / total).clip(0.0),
+            counts,
+            sums,
+            counts**2,
+            overlap,
+            overlap / total,
+            counts * off,
+            counts * off**2,
+        )
+        return cls(np.array([float((weights * one).sum()) for one in each]))
+
+    @property
+    def within(self) -> float:
+        """As :func:`variance_within`."""
+        left, spare = self.sums[:2]
+        return max(float(left), 0.0) / float(spare) if spare > 0 else 0.0
+
+    @property
+    def level(self) -> float:
+        """The mean of all values."""
+        return float(self.sums[3] / self.sums[2])
+
+    @property
+    def between(self) -> float:
+        """As :func:`variance_between`."""
+        _, _, n, _, squared, overlap, share, first, second = self.sums
+        mean = self.level - 1.0
+        around = second - 2 * mean * first + mean**2 * n
+        spare = n - squared / n
+        return float((around - self.within * (share - overlap / n)) / spare) if spare > 0 else 0.0
 
 
 def pull(within: float, between: float, least: float) -> float:

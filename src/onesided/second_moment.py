@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Integral
 from typing import Any, Literal
 
@@ -312,26 +312,8 @@ class SecondMoment(LinearOperator):
     def _measure(self, rows: Any, columns: Any) -> tuple[Array, Array]:
         """Σ w v_i v_j and Σ w over the rows that have both, for a block of pairs."""
         assert self.panel is not None
-        values, present = self._columns(rows)
-        weights = sp.dia_array((self.panel.row_weights[None, :], [0]), shape=(self.panel.n_rows,) * 2)
-        other_values, other_present = self._columns(columns)
-        sums = values.T @ (weights @ other_values)
-        counts = present.T @ (weights @ other_present)
-        return sums.toarray(), counts.toarray()
-
-    def _columns(self, positions: Any) -> tuple[sp.csc_array, sp.csc_array]:
-        assert self.panel is not None
-        indptr, rows, values = self.panel.by_column
-        positions = np.asarray(positions)
-        starts, lengths = indptr[positions], indptr[positions + 1] - indptr[positions]
-        pointers = np.concatenate([[0], np.cumsum(lengths)])
-        entries = np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], lengths)
-        shape = (self.panel.n_rows, len(positions))
-        kept = values[entries].astype(np.float64)
-        return (
-            sp.csc_array((kept, rows[entries], pointers), shape=shape),
-            sp.csc_array((np.ones_like(kept), rows[entries], pointers), shape=shape),
-        )
+        sums, counts = self.panel.total(partial(_measured, some=rows, others=columns))
+        return sums, counts
 
     @cached_property
     def _moments(self) -> PairMoments:
@@ -384,3 +366,26 @@ def _inner_products(factor: Array, i: Array, j: Array) -> Array:
         here = slice(first, first + PAIRS_AT_ONCE)
         products[here] = np.vecdot(factor[i[here]], factor[j[here]])
     return products
+
+
+def _measured(panel: Panel, some: Any, others: Any) -> Array:
+    """Σ w v_i v_j and Σ w over the rows that have both, for some columns and others."""
+    weights = sp.dia_array((panel.row_weights[None, :], [0]), shape=(panel.n_rows,) * 2)
+    (values, present), (other_values, other_present) = _columns(panel, some), _columns(panel, others)
+    sums, counts = values.T @ (weights @ other_values), present.T @ (weights @ other_present)
+    return np.stack([sums.toarray(), counts.toarray()])
+
+
+def _columns(panel: Panel, positions: Any) -> tuple[sp.csc_array, sp.csc_array]:
+    """Some columns of a panel: their values, and ones where there are any."""
+    indptr, rows, values = panel.by_column
+    positions = np.asarray(positions)
+    starts, lengths = indptr[positions], indptr[positions + 1] - indptr[positions]
+    pointers = np.concatenate([[0], np.cumsum(lengths)])
+    entries = np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], lengths)
+    shape = (panel.n_rows, len(positions))
+    kept = values[entries].astype(np.float64)
+    return (
+        sp.csc_array((kept, rows[entries], pointers), shape=shape),
+        sp.csc_array((np.ones_like(kept), rows[entries], pointers), shape=shape),
+    )

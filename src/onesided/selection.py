@@ -298,7 +298,7 @@ class _Search:
 
         def score() -> dict[str, Any]:
             found = fit_row_space(train, setting, self.seed, passes=SEARCH_PASSES, progress=self.progress, work=work)
-            return {"scores": BestLinearPredictor.of(found).leave_one_out(self.panel, held_out)[rows, :2]}
+            return {"scores": BestLinearPredictor.of(found).leave_one_out(self.panel, held_out)[:, :2]}
 
         return np.asarray(work.done(score)["scores"])
 

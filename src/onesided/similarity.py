@@ -97,16 +97,13 @@ def _loadings(predictor: BestLinearPredictor) -> Array:
 def _covariance(predictor: BestLinearPredictor, panel: Panel, column: int, rng: np.random.Generator) -> Array:
     """C of a column's loadings."""
     X = _loadings(predictor)
-    indptr, rows, _ = panel.by_column
-    having = rows[indptr[column] : indptr[column + 1]]
+    having = panel.rows_having(column)
     having = having[panel.row_weights[having] > 0]
     drawn = having if len(having) <= ROWS else np.sort(rng.choice(having, ROWS, replace=False))
     size = np.mean(X**2, axis=0)
     information = np.diag(1.0 / np.where(size > 0, size, 1.0))
     if len(drawn):
-        # Positions without ids: rows are taken to be looked at, not to be told apart.
-        plain = Panel(panel.indptr, panel.columns, panel.values, panel.n_columns)
-        z, S = predictor.posteriors(_without(plain.take_rows(drawn), column))
+        z, S = predictor.posteriors(_without(panel.take_rows(drawn), column))
         y = predictor.loadings[column]
         noise = predictor.noise_variance[column] + np.einsum("a,uab,b->u", y, S, y)
         q, weights = z[:, predictor.common :], panel.row_weights[drawn] * (len(having) / len(drawn))

@@ -299,8 +299,10 @@ def _bands(whole: Array, replicates: Iterable[Array], level: float) -> Bands:
 
 def _in_double_precision(panel: Panel) -> Panel:
     """Replicates differ by little: single precision could not tell them from the whole."""
-    if panel.values.dtype == np.float64:
-        return panel
+    return panel if panel.dtype == np.float64 else panel.each(_doubled)
+
+
+def _doubled(panel: Panel) -> Panel:
     values = panel.values.astype(np.float64)
     double = Panel(panel.indptr, panel.columns, values, panel.n_columns, row_weights=panel.row_weights)
     return double if panel.place is None else double.at(panel.place.again(double))

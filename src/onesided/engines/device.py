@@ -422,7 +422,7 @@ class Device(Engine):
         return tuple(one for one in sums if one is not None)
 
     def leave_one_out(self, known: Any) -> Tensor:
-        """For each row of positive weight, five sums over its entries; zeros for the others."""
+        """For each row of positive weight, in order, five sums over its entries."""
         center, unit, columns = known
         scores = torch.zeros((self.n_rows, 5), dtype=torch.float64, device=self.place.device)
         for k, rows, weights in self._blocks():
@@ -430,4 +430,4 @@ class Device(Engine):
             some = rows if bool(counted.all()) else rows.taken(counted)
             e = gpu.centred(some, center, unit, columns.loadings.dtype)
             scores[self.place.edges[k][0] + some.order] = gpu.leave_one_out(some, e, columns)
-        return scores
+        return scores[self.place.tensor(self._all_weights > 0)]

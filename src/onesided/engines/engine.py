@@ -95,7 +95,7 @@ class Engine(Protocol):
         """Halves of (S, z) of all rows, on the host: some rows at a time, in order."""
 
     def leave_one_out(self, known: Any) -> Any:
-        """For each row of positive weight, five sums over its entries; zeros for the others."""
+        """For each row of positive weight, in order, five sums over its entries."""
 
 
 def row_prior(k: int, row_mean: Array | None, row_covariance: Array | None) -> tuple[Array, float]:

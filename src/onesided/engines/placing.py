@@ -1,4 +1,4 @@
-"""Which device a panel's passes run on. Nothing here needs torch until a device is asked for."""
+"""Where a panel's passes run: here, on a GPU, on a cluster. Neither torch nor Ray is needed until it is asked for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import Any
 
 from onesided.errors import InputError
 from onesided.memory import memory_in_words
@@ -16,8 +17,10 @@ from onesided.panel import Panel
 WORTH = 1 << 20  # entries from which "auto" takes a GPU: below, the processor is done before the panel is there
 
 
-def placed(panel: Panel, device: str, *, rank: int = 10, deterministic: bool = False) -> Panel:
+def placed(panel: Panel, device: str, *, engine: str = "local", rank: int = 10, deterministic: bool = False) -> Panel:
     """The same panel on a device: "cpu", this machine's processor; "cuda" or "cuda:1", a GPU; or "auto".
+
+    With the engine "ray", on the nodes of the cluster that Ray is connected to.
 
     "auto" takes a GPU where PyTorch has one with room, and the panel has at least a million entries. ``rank`` is the
     largest that is to be fitted: with it the memory that is needed is known.
@@ -28,6 +31,8 @@ def placed(panel: Panel, device: str, *, rank: int = 10, deterministic: bool = F
     """
     if not isinstance(device, str) or re.fullmatch(r"cpu|auto|cuda(:\d+)?", device) is None:
         raise InputError(f"device={device!r}: expected 'cpu', 'auto', 'cuda' or 'cuda:' and a number")
+    if engine == "ray":
+        return on_cluster(panel, device, rank=rank, deterministic=deterministic)
     if device == "cpu" or (device == "auto" and (panel.n_entries < WORTH or find_spec("torch") is None)):
         return panel.at(None)
     if device == "auto":
@@ -50,6 +55,32 @@ def placed(panel: Panel, device: str, *, rank: int = 10, deterministic: bool = F
             stacklevel=4,
         )
     return panel.at(place)
+
+
+def on_cluster(panel: Panel, device: str = "cpu", **on_gpu: Any) -> Panel:
+    """The same panel on the Ray cluster that is connected to, or that Ray finds or starts."""
+    with naming_the_package():
+        from onesided.engines.cluster import ClusterPanel, current, spread
+    return panel if isinstance(panel, ClusterPanel) else spread(panel, current(), device, **on_gpu)
+
+
+def read_on_cluster(data: Any, **reading: Any) -> Panel:
+    """The panel of a path or of a Ray dataset (:func:`onesided.engines.cluster.read`)."""
+    with naming_the_package():
+        from onesided.engines.cluster import read
+    return read(data, **reading)
+
+
+@contextmanager
+def naming_the_package() -> Iterator[None]:
+    """Without Ray, what to install is said."""
+    try:
+        yield
+    except ImportError as error:
+        raise InputError(
+            f"engine='ray' needs Ray, which cannot be imported ({error}): pip install 'onesided[cluster]', or pass "
+            "engine='local'"
+        ) from error
 
 
 @contextmanager

@@ -25,20 +25,10 @@ SCORED_AT_A_TIME = 1 << 15  # rows and entries of a block that is scored
 SOLVED_AT_A_TIME = 1 << 21  # numbers of rows whose posteriors are handed out
 
 
-class Processor(LocalEngine):
-    """The engine of a panel in memory or in files.
-
-    >>> Processor(Panel.from_dense([[1.0, 2.0], [3.0, np.nan]])).column_means()
-    array([2., 2.])
-    """
+class Here:
+    """What engines have in common whose factors lie in the memory of this machine."""
 
     xp: ClassVar[Any] = np
-    where: Any = None
-
-    def __init__(self, panel: Panel, weights: Array | None = None) -> None:
-        super().__init__(panel, weights)
-        self.panel, self.weights = panel, panel.row_weights if weights is None else weights
-        self.n_columns, self.dtype = panel.n_columns, panel.values.dtype
 
     def array(self, values: Any) -> Array:
         """As doubles."""
@@ -47,6 +37,42 @@ class Processor(LocalEngine):
     def normal(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         """Standard normal numbers."""
         return rng.standard_normal(shape)
+
+    def own_terms(self, X: Array, counts: Array, squares: Array, effect: float, ridge: float, gradient: Array) -> float:
+        """The terms of the diagonal; their gradient is added."""
+        return float(cpu.own_terms(X, counts, squares, effect, ridge, gradient))
+
+    def column_posterior(
+        self, sums: Sums, fixed: Array, free: Array, precision: Array, prior: Array, pull: Array
+    ) -> tuple[Array, Array, Array]:
+        """Columns given what rows tell about them; ``fixed`` is overwritten."""
+        width = len(free) * (len(free) + 1) // 2
+
+        def update(part: slice) -> Any:
+            told = (sums.second[part], sums.first[part], sums.squares[part])
+            return posterior.column_posterior(*told, fixed[part], free, precision[part], prior, pull[part])
+
+        parts = list(chunks(len(fixed), width))
+        at, residual = fixed, np.empty_like(sums.squares)
+        spread = np.empty((len(fixed), width), sums.second.dtype)
+        for part, found in zip(parts, in_order(update, parts), strict=True):
+            at[part], spread[part], residual[part] = found
+        return at, spread, residual
+
+
+class Processor(Here, LocalEngine):
+    """The engine of a panel in memory or in files.
+
+    >>> Processor(Panel.from_dense([[1.0, 2.0], [3.0, np.nan]])).column_means()
+    array([2., 2.])
+    """
+
+    where: Any = None
+
+    def __init__(self, panel: Panel, weights: Array | None = None) -> None:
+        super().__init__(panel, weights)
+        self.panel, self.weights = panel, panel.row_weights if weights is None else weights
+        self.n_columns, self.dtype = panel.n_columns, panel.dtype
 
     def largest_value(self) -> float:
         """The largest magnitude among all entries."""
@@ -81,10 +107,6 @@ class Processor(LocalEngine):
             lambda rows: cpu.row_pass(rows.indptr, rows.columns, rows.values, rows.weights, scale, about)
         )
         return loss, gradient[:, about.rank - X.shape[1] :]
-
-    def own_terms(self, X: Array, counts: Array, squares: Array, effect: float, ridge: float, gradient: Array) -> float:
-        """The terms of the diagonal; their gradient is added."""
-        return float(cpu.own_terms(X, counts, squares, effect, ridge, gradient))
 
     def curvature(self, X: Array) -> Array:
         """Σ_{u∋j} w A_u for every column j."""
@@ -188,23 +210,6 @@ class Processor(LocalEngine):
             ]
         )
 
-    def column_posterior(
-        self, sums: Sums, fixed: Array, free: Array, precision: Array, prior: Array, pull: Array
-    ) -> tuple[Array, Array, Array]:
-        """Columns given what rows tell about them; ``fixed`` is overwritten."""
-        width = len(free) * (len(free) + 1) // 2
-
-        def update(part: slice) -> Any:
-            told = (sums.second[part], sums.first[part], sums.squares[part])
-            return posterior.column_posterior(*told, fixed[part], free, precision[part], prior, pull[part])
-
-        parts = list(chunks(len(fixed), width))
-        at, residual = fixed, np.empty_like(sums.squares)
-        spread = np.empty((len(fixed), width), sums.second.dtype)
-        for part, found in zip(parts, in_order(update, parts), strict=True):
-            at[part], spread[part], residual[part] = found
-        return at, spread, residual
-
     def row_posteriors(self, known: tuple[Any, ...]) -> Iterator[Array]:
         """Halves of (S, z) of all rows, some rows at a time, in order."""
         panel, k = self.panel, known[-1]
@@ -221,7 +226,7 @@ class Processor(LocalEngine):
         yield from in_order(solve, cut(rows_and_entries, max(1, SOLVED_AT_A_TIME // (k + 1) ** 2)))
 
     def leave_one_out(self, known: tuple[Any, ...]) -> Array:
-        """For each row of positive weight, five sums over its entries; zeros for the others."""
+        """For each row of positive weight, in order, five sums over its entries."""
         panel, rows = self.panel, np.flatnonzero(self.weights)
         starts, stops = panel.indptr[:-1][rows], panel.indptr[1:][rows]
         blocks = cut(np.concatenate([[0], np.cumsum(1 + stops - starts)]), SCORED_AT_A_TIME)
@@ -231,9 +236,9 @@ class Processor(LocalEngine):
             ),
             blocks,
         )
-        sums = np.zeros((panel.n_rows, 5))
+        sums = np.empty((len(rows), 5))
         for (first, last), part in zip(blocks, parts, strict=True):
-            sums[rows[first:last]] = part
+            sums[first:last] = part
         return sums
 
 

@@ -63,7 +63,8 @@ class PairObjective:
         self.penalty, self.alpha = penalty, alpha
         self._columns, self._target = moments.columns, hajek(moments)
         self._blocks = pair_blocks(moments.indptr)
-        self._pass = self._pass_here if place is None else place.pair_pass(moments.indptr, self._columns, self._target)
+        there = None if place is None else place.pair_pass(moments.indptr, self._columns, self._target)
+        self._pass = there or self._pass_here
 
     def value_and_gradient(self, X: Any) -> tuple[float, Any]:
         """ℓ(X) and ∇ℓ(X)."""

@@ -63,20 +63,24 @@ class _Watched(Curator):
     """A curator whose answers an adversary compares with what two panels would have answered."""
 
     def __init__(self, rows: Panel, privacy: Privacy, panels: tuple[Panel, Panel], noise: float, draw: Draw) -> None:
-        super().__init__(rows, privacy, draw)
-        self._panels, self._factor = panels, noise
+        super().__init__(rows, privacy, draw, noise=noise)
+        self._panels = panels
         self.evidence = 0.0  # log likelihood ratio, for the second panel
 
     def ask(self, what: str, question: Question, *, length: float, opposed: bool, share: float, unit: float) -> Array:
         answer = super().ask(what, question, length=length, opposed=opposed, share=share, unit=unit)
-        first, second = (question(panel) for panel in self._panels)
+        self._weigh(answer, *(question(panel) for panel in self._panels))
+        return answer
+
+    def noised(self, what: str, *, length: float) -> Panel:
+        rows = super().noised(what, length=length)
+        self._weigh(rows.values, *(panel.values for panel in self._panels))
+        return rows
+
+    def _weigh(self, answer: Array, first: Array, second: Array) -> None:
         moved = second - first
         deviation = self.releases[-1].deviation
         self.evidence += float(np.vdot(answer - first - moved / 2, moved)) / deviation**2
-        return answer
-
-    def _noise(self, size: int, deviation: float) -> Array:
-        return super()._noise(size, self._factor * deviation)
 
 
 def audit(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -105,15 +106,12 @@ class Curator:
     privacy: Privacy
     draw: Draw = os.urandom
     releases: list[Release] = field(default_factory=list)
+    noise: float = 1.0  # of what is claimed; an audit may break the promise on purpose
 
     @classmethod
     def of(cls, panel: Panel, privacy: Privacy, draw: Draw = os.urandom) -> Curator:
         """The curator of an admitted panel: of long rows k entries are drawn, values are scaled and rounded."""
-        kept = cut_rows(panel, privacy.most, draw)
-        scaled = np.clip((kept.values.astype(np.float64) - privacy.middle) / privacy.half, -1.0, 1.0)
-        ids = kept.column_ids if kept.has_column_ids else None
-        rows = Panel(kept.indptr, kept.columns, np.rint(scaled / GRID) * GRID, kept.n_columns, column_ids=ids)
-        return cls(rows, privacy, draw)
+        return cls(panel.each_drawing(partial(_held, privacy=privacy), draw), privacy, draw)
 
     def ask(self, what: str, question: Question, *, length: float, opposed: bool, share: float, unit: float) -> Array:
         """The answer to a question, with noise worth ``share`` of μ².
@@ -122,28 +120,54 @@ class Curator:
         moves by at most twice that; by √2 of it where two contributions never point apart (``opposed`` is False), as
         ‖a − b‖² = ‖a‖² + ‖b‖² − 2⟨a, b⟩. Contributions are whole numbers of ``unit``.
         """
+        exact = self.rows.total(question)
+        deviation = self._charged(what, exact.size, length, opposed, share)
+        return _noisy(exact, deviation, unit, self.draw, self.noise)
+
+    def noised(self, what: str, *, length: float) -> Panel:
+        """The rows with noise on every value, for all of μ²; ``length`` is that of a row's values at most, as above."""
+        deviation = self._charged(what, self.rows.n_entries, length, False, 1.0)
+        return self.rows.each_drawing(partial(_noised, deviation=deviation, factor=self.noise), self.draw)
+
+    def _charged(self, what: str, size: int, length: float, opposed: bool, share: float) -> float:
+        """The deviation of the noise on an answer, which is put down in the account."""
         apart = 1.0 if self.privacy.neighbours == "add-remove" else 2.0 if opposed else float(np.sqrt(2.0))
         sensitivity = length * apart
-        deviation = sensitivity / (self.privacy.mu * np.sqrt(share))
-        exact = question(self.rows)
-        noisy = np.rint(exact / unit) + self._noise(exact.size, deviation / unit).reshape(exact.shape)
-        noisy = coarsened(noisy, deviation / unit)
-        self.releases.append(Release(what, exact.size, sensitivity, float(deviation)))
-        return np.asarray(noisy * unit)
+        deviation = float(sensitivity / (self.privacy.mu * np.sqrt(share)))
+        self.releases.append(Release(what, size, sensitivity, deviation))
+        return deviation
 
     @property
     def most(self) -> int:
         """How many entries a row can have: k, or all columns where there are fewer."""
         return min(self.privacy.most, self.rows.n_columns)
 
-    def _noise(self, size: int, deviation: float) -> Array:
-        return whole_gaussian(size, deviation, self.draw)
-
     def account(self) -> Account:
         """What was spent until now."""
         plan = self.privacy
         neighbours = None if plan.mechanism == "local" else plan.neighbours
         return Account(plan.mechanism, neighbours, plan.epsilon, plan.delta, tuple(self.releases))
+
+
+def _noisy(exact: Array, deviation: float, unit: float, draw: Draw, factor: float) -> Array:
+    noise = whole_gaussian(exact.size, factor * deviation / unit, draw).reshape(exact.shape)
+    return np.asarray(coarsened(np.rint(exact / unit) + noise, deviation / unit) * unit)
+
+
+def _noised(rows: Panel, draw: Draw, deviation: float, factor: float) -> Panel:
+    return _with_values(rows, _noisy(rows.values, deviation, GRID, draw, factor))
+
+
+def _held(panel: Panel, draw: Draw, privacy: Privacy) -> Panel:
+    """Rows as a curator holds them."""
+    kept = cut_rows(panel, privacy.most, draw)
+    scaled = np.clip((kept.values.astype(np.float64) - privacy.middle) / privacy.half, -1.0, 1.0)
+    return _with_values(kept, np.rint(scaled / GRID) * GRID)
+
+
+def _with_values(panel: Panel, values: Array) -> Panel:
+    ids = panel.column_ids if panel.has_column_ids else None
+    return Panel(panel.indptr, panel.columns, values, panel.n_columns, column_ids=ids)
 
 
 def cut_rows(panel: Panel, most: int, draw: Draw = os.urandom) -> Panel:

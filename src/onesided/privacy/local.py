@@ -19,11 +19,12 @@ times the width of the bounds.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from onesided.panel import Panel
-from onesided.privacy.curator import GRID, Curator
+from onesided.privacy.curator import Curator
 from onesided.privacy.released import LEAST_NOISE, MOST_COMMON, Released, likely, possible, shrunk
 from onesided.row_space import NOISE_FLOOR, RowSpace, principal_axes
 from onesided.second_moment import Measured
@@ -33,16 +34,13 @@ def noised_values(curator: Curator) -> Panel:
     """The panel with noise on its values, in the units of the data."""
     rows, plan = curator.rows, curator.privacy
     longest = max(1, int(rows.row_counts.max(initial=0)))  # k or less: the pattern is known
-    noisy = curator.ask(
-        "values",
-        lambda panel: panel.values,
-        length=2 * float(np.sqrt(longest)),
-        opposed=False,
-        share=1.0,
-        unit=GRID,
-    )
+    noisy = curator.noised("values", length=2 * float(np.sqrt(longest)))
+    return noisy.each(partial(_in_units_of_data, middle=plan.middle, half=plan.half))
+
+
+def _in_units_of_data(rows: Panel, middle: float, half: float) -> Panel:
     ids = rows.column_ids if rows.has_column_ids else None
-    return Panel(rows.indptr, rows.columns, plan.middle + plan.half * noisy, rows.n_columns, column_ids=ids)
+    return Panel(rows.indptr, rows.columns, middle + half * rows.values, rows.n_columns, column_ids=ids)
 
 
 def without_noise(curator: Curator, found: RowSpace, measured: Measured) -> Released:

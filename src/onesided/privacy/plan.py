@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any, Literal
 
@@ -175,7 +176,7 @@ class Privacy:
             )
         panel = self._over_columns(panel)
         low, high = self._bounds
-        outside = int(np.count_nonzero((panel.values < low) | (panel.values > high)))
+        outside = int(panel.total(partial(_outside, low=low, high=high)))
         if outside and not self.clip_values:
             raise InputError(
                 f"{counted(outside, 'value lies', 'values lie')} outside the bounds {low:g} to {high:g}; give bounds "
@@ -220,13 +221,21 @@ def _with_columns(panel: Panel, listed: Array) -> Panel:
     """Rows of arrays over the columns of a plan, which names all of them or says how many there are."""
     numbered = np.array_equal(listed, np.arange(len(listed)))
     if numbered and len(listed) >= panel.n_columns:
-        return Panel(panel.indptr, panel.columns, panel.values, len(listed))
+        return panel.each(partial(_over, number=len(listed)))
     if len(listed) != panel.n_columns:
         raise InputError(
             f"the plan lists {len(listed):,} columns, and the rows have {panel.n_columns:,} without ids to match "
             "them by; list as many, or pass columns=range(d) for d columns in all"
         )
-    return Panel(panel.indptr, panel.columns, panel.values, panel.n_columns, column_ids=listed)
+    return panel.each(partial(_over, number=len(listed), ids=listed))
+
+
+def _over(panel: Panel, number: int, ids: Array | None = None) -> Panel:
+    return Panel(panel.indptr, panel.columns, panel.values, number, column_ids=ids)
+
+
+def _outside(panel: Panel, low: float, high: float) -> int:
+    return int(np.count_nonzero((panel.values < low) | (panel.values > high)))
 
 
 def _checked(name: str, given: Any, least: float, most: float, hint: str) -> float:

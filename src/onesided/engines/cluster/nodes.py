@@ -1,0 +1,280 @@
+"""The nodes of a Ray cluster, and calls on them.
+
+What is refused:
+
+=====================================================  ========================================================
+found                                                  message
+=====================================================  ========================================================
+Ray is not installed                                   engine='ray' needs Ray …: pip install 'onesided[cluster]'
+a cluster that cannot be reached                       there is no Ray cluster at 10.0.0.1:6379 …
+no node with a processor                               no node of the Ray cluster has a processor …
+``device="cuda"`` and no node with a GPU               device='cuda': no node of the Ray cluster has a GPU …
+a task that fails                                      what it found, with the rows that it was working on
+=====================================================  ========================================================
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
+from itertools import groupby, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import ray
+from ray.exceptions import ObjectLostError, ObjectReconstructionFailedError, RayActorError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from onesided.engines.local import THREADS_VARIABLE
+from onesided.errors import InputError, counted
+
+Ref = Any  # of an object in Ray's store
+Add = Callable[[Any, Any], Any]
+
+FAN_IN = 4  # results that are added up at a time
+GPU = "cuda"  # as torch calls it
+LOOKED_AT = 1.0  # seconds between looks at which nodes are alive
+
+
+class Node(NamedTuple):
+    """A machine of the cluster, as Ray tells of it."""
+
+    id: str
+    cpus: int
+    gpus: int
+
+
+class Slot(NamedTuple):
+    """Where a shard can be worked on: a node and, where that is to be on a GPU, which of those there are."""
+
+    node: str
+    gpu: int | None = None
+
+
+class Cluster:
+    """A Ray cluster: its nodes, where shards are to lie, and calls that are made there.
+
+    Calls are Ray's tasks, tried again for as long as workers and nodes die. ``calls`` were made, ``tries`` were begun
+    for them: the difference are those made again.
+    """
+
+    def __init__(self) -> None:
+        self.here: str = ray.get_runtime_context().get_node_id()
+        self.nodes = sorted(_nodes(), key=lambda node: (node.id != self.here, node.id))
+        with_processor = [node.cpus for node in self.nodes if node.cpus > 0]
+        if not with_processor:
+            raise InputError(
+                "no node of the Ray cluster has a processor to offer (num_cpus); start one that has: ray start "
+                "--address=…"
+            )
+        self.threads = min(with_processor)
+        self.calls, self.worked, self.lost, self._began = 0, 0, 0, time.monotonic()
+        self.gpu, self.gone = GPU, set[Slot]()
+        self._holders: dict[Slot, Any] = {}
+        self._tries = _Tries.options(  # type: ignore[attr-defined]
+            num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(self.here, soft=True), max_restarts=-1
+        ).remote()
+        self._alive, self._looked = {node.id for node in self.nodes}, time.monotonic()
+
+    def slots(self, device: str = "cpu") -> list[Slot]:
+        """A slot for each shard that can be worked on at a time, those of a node together; this one's first.
+
+        With the device "cuda", all GPUs of the cluster; with "auto", too, if there are any.
+        """
+        if device != "cpu":
+            with_gpu = [node.id for node in self.nodes for _ in range(node.gpus)]
+            if with_gpu:
+                return [Slot(node, k) for k, node in enumerate(with_gpu)]
+            if device != "auto":
+                raise InputError(
+                    f"device={device!r}: no node of the Ray cluster has a GPU to offer (num_gpus); pass device='cpu'"
+                )
+        return [Slot(node.id) for node in self.nodes for _ in range(node.cpus // self.threads)]
+
+    def alive(self) -> set[str]:
+        """The nodes there are, as they were a moment ago."""
+        if time.monotonic() - self._looked > LOOKED_AT:
+            self._alive, self._looked = {node.id for node in _nodes()}, time.monotonic()
+        return self._alive
+
+    def retries(self) -> int:
+        """Calls that were made again because a worker, or a node, was lost."""
+        begun: int = ray.get(self._tries.count.remote())
+        return max(begun - self.calls, 0) + self.lost
+
+    def told(self) -> str:
+        """How fast passes go, and what had to be done again."""
+        speed = self.worked / max(time.monotonic() - self._began, 1e-9)
+        return f"{speed / 1e6:,.1f} million entries/s, {counted(self.retries(), 'retry', 'retries')}"
+
+    def call(self, node: str, task: Callable[..., Any], *arguments: Any, returns: int = 1, light: bool = False) -> Any:
+        """Have a task done on a node, or where there is room if it is gone; a light one needs no processor."""
+        self.calls += 1
+        options = self.options(node) | {"num_cpus": 0 if light else self.threads, "num_returns": returns}
+        return _done.options(**options).remote(self._tries, self.threads, task, *arguments)
+
+    def options(self, node: str) -> dict[str, Any]:
+        """How Ray is told to do a task on a node, as long as that is alive."""
+        return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}
+
+    def held(self, slot: Slot, *arguments: Any) -> Ref:
+        """Have the actor of a GPU do a task with rows that it keeps."""
+        from onesided.engines.cluster.holders import holder
+
+        if slot not in self._holders:
+            self._holders[slot] = holder(slot.node, self.gpu)
+        return self._holders[slot].run.remote(*arguments)
+
+    def forget(self, shards: Iterable[Any]) -> None:
+        """Have actors let go of shards."""
+        for one in self._holders.values():
+            for shard in shards:
+                one.forget.remote(shard)
+
+    def insisting(self, work: Callable[[], Any]) -> Any:
+        """The result of some work, done again as often as it fails because an actor has died."""
+        while True:
+            try:
+                return work()
+            except RayActorError:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """Of the actors that are dead."""
+        self.lost += 1
+        asked = {slot: one.forget.remote(None) for slot, one in self._holders.items()}
+        for slot, answer in asked.items():
+            try:
+                ray.get(answer)
+            except RayActorError:
+                self.gone.add(slot)
+                del self._holders[slot]
+
+    def added(self, results: Sequence[Ref], homes: Sequence[str], planned: Sequence[str], add: Add) -> Any:
+        """The sum of results that lie on nodes: of those planned for one node first, then of nodes, and here at last.
+
+        What is added to what follows from the plan alone, and not from where results really lie.
+        """
+        by_node = groupby(range(len(results)), key=lambda k: planned[k])
+        pairs = [(results[k], homes[k]) for k in range(len(results))]
+        tops = [self._folded([pairs[k] for k in members], add, 1) for _, members in by_node]
+        last = self._folded([top for (top,) in tops], add, FAN_IN)
+        return owned(reduce(add, self.fetched([result for result, _ in last])))
+
+    def _folded(self, pairs: list[tuple[Ref, str]], add: Add, most: int) -> list[tuple[Ref, str]]:
+        """Results added, some at a time, until there are at most so many."""
+        while len(pairs) > most:
+            groups = [pairs[k : k + FAN_IN] for k in range(0, len(pairs), FAN_IN)]
+            pairs = [
+                group[0]
+                if len(group) == 1
+                else (self.call(group[0][1], _sum, add, *(result for result, _ in group), light=True), group[0][1])
+                for group in groups
+            ]
+        return pairs
+
+    def fetched(self, results: Any) -> Any:
+        """Results of calls; what a task refused is raised as if it had been found here."""
+        try:
+            return ray.get(results)
+        except RayTaskError as error:
+            cause = error.cause
+            while isinstance(cause, RayTaskError):
+                cause = cause.cause
+            if isinstance(cause, InputError):
+                raise cause from None
+            raise
+        except (ObjectLostError, ObjectReconstructionFailedError) as error:
+            raise InputError(
+                f"the cluster lost rows and could not make them again ({type(error).__name__}: "
+                f"{str(error).splitlines()[0]}); see that what the panel was made of can still be read, and fit again"
+            ) from error
+
+    def windowed(self, calls: Sequence[Callable[[], Ref]]) -> Iterator[Any]:
+        """The results of calls in order, of which not many more are under way than can be worked on."""
+        running, to_come, most = deque[Ref](), iter(calls), len(self.slots("auto")) + 1
+        for call in calls:
+            running.extend(other() for other in islice(to_come, most - len(running)))
+            yield self._insisted(running.popleft(), call)
+
+    def _insisted(self, result: Ref, call: Callable[[], Ref]) -> Any:
+        try:
+            return self.fetched(result)
+        except RayActorError:
+            self._let_go()
+            return self.insisting(lambda: self.fetched(call()))
+
+
+def current() -> Cluster:
+    """The cluster that is connected to, always the same one."""
+    connect()
+    job = ray.get_runtime_context().get_job_id()
+    if job not in _current:
+        _current.clear()
+        _current[job] = Cluster()
+    return _current[job]
+
+
+_current: dict[str, Cluster] = {}
+
+
+def connect(address: str | None = None) -> None:
+    """Connect to the cluster at an address, to the one that is already connected to, or to what Ray finds.
+
+    Ray finds the cluster of ``RAY_ADDRESS`` or one that runs on this machine, and starts one here where there is none.
+    """
+    if ray.is_initialized():
+        return
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        where = address or os.environ.get("RAY_ADDRESS") or "this machine"
+        raise InputError(
+            f"there is no Ray cluster at {where} ({str(error).splitlines()[0]}); start one with ray start --head, or "
+            "give the address of one that runs"
+        ) from error
+
+
+def owned(result: Any) -> Any:
+    """Arrays of the store as one's own, that can be written to."""
+    if isinstance(result, tuple):
+        parts = [owned(one) for one in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+    return result.copy() if isinstance(result, np.ndarray) and not result.flags.writeable else result
+
+
+def _nodes() -> list[Node]:
+    return [
+        Node(one["NodeID"], int(one["Resources"].get("CPU", 0)), int(one["Resources"].get("GPU", 0)))
+        for one in ray.nodes()
+        if one["Alive"]
+    ]
+
+
+@ray.remote
+class _Tries:
+    """Counts how often tasks were begun."""
+
+    def __init__(self) -> None:
+        self._begun = 0
+
+    def begun(self) -> None:
+        self._begun += 1
+
+    def count(self) -> int:
+        return self._begun
+
+
+@ray.remote(max_retries=-1)
+def _done(tries: Any, threads: int, task: Callable[..., Any], *arguments: Any) -> Any:
+    tries.begun.remote()
+    os.environ[THREADS_VARIABLE] = str(threads)
+    return task(*arguments)
+
+
+def _sum(add: Add, *results: Any) -> Any:
+    return reduce(add, results)

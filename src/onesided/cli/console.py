@@ -131,8 +131,11 @@ def bar(title: str) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
-def passes(title: str) -> Iterator[Progress]:
-    """What is being done on stderr, for work whose end is not known in advance, and how long it may take at most."""
+def passes(title: str, beside: Callable[[], str] | None = None) -> Iterator[Progress]:
+    """What is being done on stderr, for work whose end is not known in advance, and how long it may take at most.
+
+    What ``beside`` tells at each pass is shown with it.
+    """
     if not sys.stderr.isatty():
         yield lambda done, loss: None
         return
@@ -147,7 +150,7 @@ def passes(title: str) -> Iterator[Progress]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, left="")
-        yield Steps(title, lambda text, left: progress.update(task, description=text, left=left))
+        yield Steps(title, lambda text, left: progress.update(task, description=text, left=left), beside=beside)
 
 
 class Steps:
@@ -162,9 +165,13 @@ class Steps:
     """
 
     def __init__(
-        self, title: str, show: Callable[[str, str], object], clock: Callable[[], float] = perf_counter
+        self,
+        title: str,
+        show: Callable[[str, str], object],
+        clock: Callable[[], float] = perf_counter,
+        beside: Callable[[], str] | None = None,
     ) -> None:
-        self._title, self._show, self._clock = title, show, clock
+        self._title, self._show, self._clock, self._beside = title, show, clock, beside
         self._began, self._spent, self._own = clock(), 0.0, 0.0
         self._doing, self._left = title, ""
 
@@ -179,7 +186,8 @@ class Steps:
         self._show(self._doing, self._left)
 
     def __call__(self, done: int, loss: float) -> None:
-        self._show(f"{self._doing}, pass {done}", self._left)
+        beside = f", {self._beside()}" if self._beside else ""
+        self._show(f"{self._doing}, pass {done}{beside}", self._left)
 
 
 def print_result(result: dict[str, Any], as_json: bool) -> None:

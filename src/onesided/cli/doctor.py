@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from onesided.panel import Panel
 
 LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pyarrow", "safetensors")
-EXTRAS = {"matplotlib": "report", "duckdb": "pack", "torch": "gpu", "triton": "gpu"}
+EXTRAS = {"matplotlib": "report", "duckdb": "pack", "torch": "gpu", "triton": "gpu", "ray": "cluster"}
 
 
 @click.command()

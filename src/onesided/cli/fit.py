@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from onesided.completion import OneSidedCompletion
+    from onesided.panel import Panel
     from onesided.privacy import Privacy
 
 READING = ("row", "column", "value", "duplicates", "non_finite")
@@ -74,6 +77,18 @@ def _rank(context: click.Context, parameter: click.Parameter, given: Any) -> int
     help="Seed of all that is random, but for the noise of a private fit.",
 )
 @click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Whether passes run on this machine, or on a Ray cluster, which also reads folders of Parquet files.",
+)
+@click.option(
+    "--address",
+    metavar="HOST:PORT",
+    help="The Ray cluster. If not given: that of RAY_ADDRESS, or one that runs on this machine, or a new one here.",
+)
+@click.option(
     "--device",
     default="cpu",
     show_default=True,
@@ -116,6 +131,8 @@ def fit(
     refine: Any,
     max_passes: int,
     seed: int,
+    engine: Any,
+    address: str | None,
     device: str,
     deterministic: bool,
     checkpoint: str | None,
@@ -133,7 +150,8 @@ def fit(
     TABLE has one line per observed entry: a row id, a column id and a value; other columns are ignored. It is a
     Parquet file, or UTF-8 text separated by commas, tabs, semicolons or "::", plain or in gzip or xz. Text whose
     first line is already an entry has no header: its fields are row, column, value and at most one more. Or it is a
-    packed panel (onesided pack), of which only a part at a time is held in memory.
+    packed panel (onesided pack), of which only a part at a time is held in memory. With --engine ray it may also be a
+    folder of Parquet files; that or a packed panel must be there under the same path on all nodes.
 
     With --epsilon and --delta the fit is differentially private for the person behind each row, and the model file
     holds only what was released; onesided privacy tells what that costs.
@@ -143,6 +161,7 @@ def fit(
         onesided fit ratings.csv -o movies.onesided
         onesided fit ratings.csv -o movies.onesided --rank 20 --center both
         onesided fit ratings.csv -o movies.onesided --device cuda
+        onesided fit ratings/ -o movies.onesided --engine ray --address 10.0.0.1:6379
         onesided fit ratings.csv -o public.onesided --rank 5 \\
             --epsilon 1 --delta 1e-7 --bounds 1 5 --max-entries 20 --columns films.txt
     """
@@ -150,15 +169,21 @@ def fit(
 
     from onesided.checkpoint import Checkpoint
     from onesided.completion import OneSidedCompletion
-    from onesided.packed import is_packed
     from onesided.storage import check_output
+
+    if address is not None and engine != "ray":
+        raise click.UsageError("--address is that of a Ray cluster, and goes with --engine ray")
 
     check_output(output, inputs=[table])
     reading = {name: others.pop(name) for name in READING}
     plan = made_plan(mechanism, columns=_listed(columns), **others)
     if plan is None and (columns or others["clip_values"] or others["any_delta"]):
         raise click.UsageError("--columns, --clip-values and --any-delta are for private fits, with --epsilon")
-    panel, left_out = read_panel(table, **reading)
+    with_panel = not (without_panel or Path(table).is_dir())
+    if engine == "ray":
+        panel, left_out, told = _on_cluster(table, reading, address, device)
+    else:
+        panel, left_out, told = *read_panel(table, **reading), None
     if plan is not None:
         plan = _as_in(plan, panel.column_ids)
     began = perf_counter()
@@ -169,6 +194,7 @@ def fit(
         refine=refine,
         max_passes=max_passes,
         random_state=seed,
+        engine=engine,
         device=device,
         deterministic=deterministic,
         privacy=plan,
@@ -176,7 +202,7 @@ def fit(
     if checkpoint is not None and Checkpoint(checkpoint).begun:
         click.echo(f"Going on from {checkpoint}.", err=True)
     try:
-        with passes("Fitting") as progress, warnings.catch_warnings(record=True) as caught:
+        with passes("Fitting", told) as progress, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model.fit(panel, progress=progress, checkpoint=checkpoint)
     except (KeyboardInterrupt, SystemExit):
@@ -186,7 +212,7 @@ def fit(
     for warning in caught:
         click.echo(f"Warning: {warning.message}", err=True)
     seconds = perf_counter() - began
-    model.save(output, panel=not (without_panel or is_packed(table)))
+    model.save(output, panel=with_panel)
     Checkpoint(checkpoint).remove()
     if plan is not None:
         print_result(_released(model, output), as_json)
@@ -222,12 +248,28 @@ def fit(
     )
 
 
+def _on_cluster(
+    table: str, reading: dict[str, Any], address: str | None, device: str
+) -> tuple[Panel, dict[str, int], Callable[[], str]]:
+    """The panel of a table on a Ray cluster, lines that are not among its entries, and what tells how it goes there."""
+    from onesided.engines.placing import naming_the_package, on_cluster
+    from onesided.packed import is_packed
+
+    with naming_the_package():
+        from onesided.engines.cluster import connect, current, read
+    connect(address)
+    path = Path(table)
+    if not is_packed(path) and (path.is_dir() or path.suffix in (".parquet", ".pq")):
+        panel = read(path, **reading, device=device)
+        return panel, panel.left_out, current().told
+    here, left_out = read_panel(table, **reading)
+    return on_cluster(here, device), left_out, current().told
+
+
 def _listed(columns: str | None) -> Any:
     """The ids of a file, one to a line; "public" and nothing stay as they are."""
     if columns is None or columns == "public":
         return columns
-    from pathlib import Path
-
     try:
         ids = [line.strip() for line in Path(columns).read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:

@@ -11,6 +11,7 @@ made again from what they were made of: in the end, from the files.
 """
 
 from onesided.engines.cluster.nodes import Cluster, connect, current
+from onesided.engines.cluster.reading import read
 from onesided.engines.cluster.shards import ClusterPanel, spread
 
-__all__ = ["Cluster", "ClusterPanel", "connect", "current", "spread"]
+__all__ = ["Cluster", "ClusterPanel", "connect", "current", "read", "spread"]

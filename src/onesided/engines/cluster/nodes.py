@@ -37,6 +37,7 @@ Add = Callable[[Any, Any], Any]
 
 FAN_IN = 4  # results that are added up at a time
 GPU = "cuda"  # as torch calls it
+SENT_ALONG = 1 << 16  # bytes that go with every call rather than through the store
 LOOKED_AT = 1.0  # seconds between looks at which nodes are alive
 
 
@@ -58,13 +59,12 @@ class Slot(NamedTuple):
 class Cluster:
     """A Ray cluster: its nodes, where shards are to lie, and calls that are made there.
 
-    Calls are Ray's tasks, tried again for as long as workers and nodes die. ``calls`` were made, ``tries`` were begun
-    for them: the difference are those made again.
+    Calls are Ray's tasks, tried again for as long as workers and nodes die.
     """
 
     def __init__(self) -> None:
         self.here: str = ray.get_runtime_context().get_node_id()
-        self.nodes = sorted(_nodes(), key=lambda node: (node.id != self.here, node.id))
+        self.look()
         with_processor = [node.cpus for node in self.nodes if node.cpus > 0]
         if not with_processor:
             raise InputError(
@@ -72,13 +72,17 @@ class Cluster:
                 "--address=…"
             )
         self.threads = min(with_processor)
-        self.calls, self.worked, self.lost, self._began = 0, 0, 0, time.monotonic()
+        self.worked, self.lost, self._began = 0, 0, time.monotonic()
         self.gpu, self.gone = GPU, set[Slot]()
         self._holders: dict[Slot, Any] = {}
-        self._tries = _Tries.options(  # type: ignore[attr-defined]
+        self._again = _Again.options(  # type: ignore[attr-defined]
             num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(self.here, soft=True), max_restarts=-1
         ).remote()
-        self._alive, self._looked = {node.id for node in self.nodes}, time.monotonic()
+
+    def look(self) -> None:
+        """See which nodes there are."""
+        self.nodes = sorted(_nodes(), key=lambda node: (node.id != self.here, node.id))
+        self._looked = time.monotonic()
 
     def slots(self, device: str = "cpu") -> list[Slot]:
         """A slot for each shard that can be worked on at a time, those of a node together; this one's first.
@@ -98,13 +102,13 @@ class Cluster:
     def alive(self) -> set[str]:
         """The nodes there are, as they were a moment ago."""
         if time.monotonic() - self._looked > LOOKED_AT:
-            self._alive, self._looked = {node.id for node in _nodes()}, time.monotonic()
-        return self._alive
+            self.look()
+        return {node.id for node in self.nodes}
 
     def retries(self) -> int:
         """Calls that were made again because a worker, or a node, was lost."""
-        begun: int = ray.get(self._tries.count.remote())
-        return max(begun - self.calls, 0) + self.lost
+        again: int = ray.get(self._again.count.remote())
+        return again + self.lost
 
     def told(self) -> str:
         """How fast passes go, and what had to be done again."""
@@ -113,13 +117,19 @@ class Cluster:
 
     def call(self, node: str, task: Callable[..., Any], *arguments: Any, returns: int = 1, light: bool = False) -> Any:
         """Have a task done on a node, or where there is room if it is gone; a light one needs no processor."""
-        self.calls += 1
         options = self.options(node) | {"num_cpus": 0 if light else self.threads, "num_returns": returns}
-        return _done.options(**options).remote(self._tries, self.threads, task, *arguments)
+        return _done.options(**options).remote(self._again, self.threads, task, *arguments)
 
     def options(self, node: str) -> dict[str, Any]:
         """How Ray is told to do a task on a node, as long as that is alive."""
         return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}
+
+    def shared(self, job: Any) -> Any:
+        """What several calls are to be given: in the store, of which a node fetches it once, or as it is if small."""
+        buffers: list[Any] = []
+        size = len(ray.cloudpickle.dumps(job, protocol=5, buffer_callback=buffers.append))
+        large = size + sum(len(one.raw()) for one in buffers) > SENT_ALONG
+        return ray.put(job) if large else job
 
     def held(self, slot: Slot, *arguments: Any) -> Ref:
         """Have the actor of a GPU do a task with rows that it keeps."""
@@ -216,6 +226,7 @@ def current() -> Cluster:
     if job not in _current:
         _current.clear()
         _current[job] = Cluster()
+    _current[job].look()
     return _current[job]
 
 
@@ -256,8 +267,8 @@ def _nodes() -> list[Node]:
 
 
 @ray.remote
-class _Tries:
-    """Counts how often tasks were begun."""
+class _Again:
+    """Counts tasks that were begun again."""
 
     def __init__(self) -> None:
         self._begun = 0
@@ -270,8 +281,10 @@ class _Tries:
 
 
 @ray.remote(max_retries=-1)
-def _done(tries: Any, threads: int, task: Callable[..., Any], *arguments: Any) -> Any:
-    tries.begun.remote()
+def _done(again: Any, threads: int, task: Callable[..., Any], *arguments: Any) -> Any:
+    # Ray knows, but does not tell in its public interface.
+    if ray._private.worker.global_worker.core_worker.get_current_task_attempt_number() > 0:
+        again.begun.remote()
     os.environ[THREADS_VARIABLE] = str(threads)
     return task(*arguments)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from hashlib import shake_256
 from itertools import pairwise
@@ -48,7 +48,7 @@ class Shards:
         self,
         cluster: Cluster,
         blocks: Sequence[Ref],
-        edges: Sequence[int],
+        edges: Iterable[int],
         planned: Sequence[Slot],
         on_gpu: dict[str, Any] | None = None,
     ) -> None:
@@ -100,7 +100,7 @@ class Shards:
 
     def total(self, panel: Panel, weights: Array, task: Callable[[Panel], Any], plus: Add) -> Any:
         """The sum over shards of what a task makes of their rows."""
-        job, own = ray.put(task), self.weights(weights)
+        job, own = self.cluster.shared(task), self.weights(weights)
         self.cluster.worked += panel.n_entries
 
         def once() -> Any:
@@ -114,7 +114,7 @@ class Shards:
         self, panel: Panel, task: Callable[..., Any], given: Callable[[int, int], tuple[Any, ...]]
     ) -> Iterator[tuple[int, int, Any]]:
         """What a task makes of the rows of each shard, in order."""
-        job, own = ray.put(task), self.weights(panel.row_weights)
+        job, own = self.cluster.shared(task), self.weights(panel.row_weights)
 
         def call(k: int) -> Ref:
             return self.call(panel, k, own[k], job, *given(*self.edges[k]))
@@ -138,6 +138,7 @@ class ClusterPanel(Panel):
 
     Here are the number of entries of each row, the row weights and the column ids. Rows, columns or row ids that are
     asked for are fetched; all entries only where there is no other way, or where the panel was here before.
+    ``left_out`` tells how many lines of the tables it was read from are not among its entries.
     """
 
     place: Shards
@@ -153,8 +154,9 @@ class ClusterPanel(Panel):
         column_ids: Array | None = None,
         row_weights: Array | None = None,
         home: Panel | None = None,
+        left_out: dict[str, int] | None = None,
     ) -> None:
-        self.place, self.home = shards, home
+        self.place, self.home, self.left_out = shards, home, left_out or {}
         self._dtype: np.dtype[Any] = np.dtype(dtype)
         self._row_counts, self.n_rows, self.n_columns = row_counts, len(row_counts), n_columns
         self._row_ids, self._column_ids = row_ids, column_ids
@@ -227,7 +229,8 @@ class ClusterPanel(Panel):
         return self._made(task, lambda: (Stretched(draw(32)),))
 
     def _made(self, task: Callable[..., Panel], beside: Callable[[], tuple[Any, ...]]) -> Panel:
-        shards, job, cluster = self.place, ray.put(task), self.place.cluster
+        shards, cluster = self.place, self.place.cluster
+        job = cluster.shared(task)
         weights = shards.weights(self.row_weights)
         made = [
             cluster.call(
@@ -303,8 +306,8 @@ class ClusterPanel(Panel):
 class RemoteIds:
     """Row ids that lie on the cluster: those asked for are fetched."""
 
-    def __init__(self, cluster: Cluster, parts: Sequence[Ref], edges: Sequence[int]) -> None:
-        self._cluster, self._parts, self._edges = cluster, list(parts), np.asarray(edges)
+    def __init__(self, cluster: Cluster, parts: Sequence[Ref], edges: Array) -> None:
+        self._cluster, self._parts, self._edges = cluster, list(parts), edges
 
     def __len__(self) -> int:
         return int(self._edges[-1])

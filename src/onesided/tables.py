@@ -173,7 +173,7 @@ def _plain(name: str) -> str:
     return re.sub("[_ -]", "", name.lower())
 
 
-def _choose_columns(path: Path, found: list[str], asked: _Asked) -> list[str]:
+def choose_columns(path: Path, found: list[str], asked: _Asked) -> list[str]:
     """The column for each role: the one named, or the one recognised."""
     chosen = []
     for role, name in asked.items():
@@ -207,7 +207,7 @@ def _open_parquet(path: Path, asked: _Asked, progress: Progress | None) -> tuple
     rows, size = file.metadata.num_rows, path.stat().st_size
     if rows == 0:
         raise InputError(f"{path} holds no entries")
-    names = _choose_columns(path, file.schema_arrow.names, asked)
+    names = choose_columns(path, file.schema_arrow.names, asked)
     types = map(partial(_parquet_type, path), map(file.schema_arrow.field, names), asked)
     schema = pa.schema(list(zip(names, types, strict=True)))
 
@@ -334,7 +334,7 @@ class _Layout:
 def _layout(path: Path, asked: _Asked) -> _Layout:
     dialect, fields = _first_line(path)
     if any(asked.values()) or not _is_number(fields[:3][-1]):
-        return _Layout(dialect, None, _choose_columns(path, fields, asked))
+        return _Layout(dialect, None, choose_columns(path, fields, asked))
     _check_fields(path, len(fields), asked)
     names = list(asked)
     return _Layout(dialect, names + [f"field {k + 1}" for k in range(len(names), len(fields))], names)

@@ -50,7 +50,7 @@ class Node(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Where a shard can be worked on: a node and, where that is to be on a GPU, which of those there are."""
+    """Where a shard can be worked on: a node and, where that is to be on a GPU, which of the node's."""
 
     node: str
     gpu: int | None = None
@@ -90,9 +90,9 @@ class Cluster:
         With the device "cuda", all GPUs of the cluster; with "auto", too, if there are any.
         """
         if device != "cpu":
-            with_gpu = [node.id for node in self.nodes for _ in range(node.gpus)]
+            with_gpu = [Slot(node.id, k) for node in self.nodes for k in range(node.gpus)]
             if with_gpu:
-                return [Slot(node, k) for k, node in enumerate(with_gpu)]
+                return with_gpu
             if device != "auto":
                 raise InputError(
                     f"device={device!r}: no node of the Ray cluster has a GPU to offer (num_gpus); pass device='cpu'"
@@ -188,21 +188,8 @@ class Cluster:
         return pairs
 
     def fetched(self, results: Any) -> Any:
-        """Results of calls; what a task refused is raised as if it had been found here."""
-        try:
-            return ray.get(results)
-        except RayTaskError as error:
-            cause = error.cause
-            while isinstance(cause, RayTaskError):
-                cause = cause.cause
-            if isinstance(cause, InputError):
-                raise cause from None
-            raise
-        except (ObjectLostError, ObjectReconstructionFailedError) as error:
-            raise InputError(
-                f"the cluster lost rows and could not make them again ({type(error).__name__}: "
-                f"{str(error).splitlines()[0]}); see that what the panel was made of can still be read, and fit again"
-            ) from error
+        """Results of calls."""
+        return fetched(results)
 
     def windowed(self, calls: Sequence[Callable[[], Ref]]) -> Iterator[Any]:
         """The results of calls in order, of which not many more are under way than can be worked on."""
@@ -247,6 +234,24 @@ def connect(address: str | None = None) -> None:
         raise InputError(
             f"there is no Ray cluster at {where} ({str(error).splitlines()[0]}); start one with ray start --head, or "
             "give the address of one that runs"
+        ) from error
+
+
+def fetched(results: Any) -> Any:
+    """Results of tasks; what one of them refused is raised as if it had been found here."""
+    try:
+        return ray.get(results)
+    except RayTaskError as error:
+        cause: Any = error
+        while isinstance(cause, RayTaskError):
+            cause = cause.cause
+        if isinstance(cause, InputError):
+            raise InputError(*cause.args) from None
+        raise
+    except (ObjectLostError, ObjectReconstructionFailedError) as error:
+        raise InputError(
+            f"the cluster lost rows and could not make them again ({type(error).__name__}: "
+            f"{str(error).splitlines()[0]}); see that what the panel was made of can still be read, and fit again"
         ) from error
 
 

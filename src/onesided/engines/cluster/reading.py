@@ -9,7 +9,7 @@ import numpy as np
 
 from onesided.compressed import Duplicates, NonFinite
 from onesided.engines.cluster.nodes import current
-from onesided.engines.cluster.shards import ClusterPanel, RemoteIds, Shards, spread
+from onesided.engines.cluster.shards import LARGEST_SHARD, ClusterPanel, RemoteIds, Shards, spread
 from onesided.engines.cluster.tables import gather
 from onesided.errors import InputError
 from onesided.packed import is_packed, load_packed
@@ -33,8 +33,8 @@ def read(
         A packed panel, a Parquet file or a folder of such, with a line for each entry; under the same path on all
         nodes. Or a dataset of Ray with such lines.
     row, column, value, duplicates, non_finite
-        As for ``Panel.from_table``; names that are not given are found as by the command line. Duplicates cannot be
-        settled by their order, "last", as lines on a cluster have none.
+        As for ``Panel.from_table``; names that are not given are found as by the command line. Duplicates of a dataset
+        cannot be settled by their order, "last", as its lines have none.
     device : "cpu", "cuda" or "auto"
         Whether passes over it run on processors or on the GPUs of the cluster; "auto": on these if there are any.
 
@@ -63,10 +63,11 @@ def read(
         duplicates=duplicates,
         non_finite=non_finite,
         pieces=len(slots),
-        place=lambda k: cluster.options(slots[k % len(slots)].node),
+        most=LARGEST_SHARD,
+        place=lambda k, n: cluster.options(slots[k * len(slots) // n].node),
     )
-    edges = np.concatenate([[0], np.cumsum(found.block_rows)])
-    planned = [slots[k * len(slots) // len(found.blocks)] for k in range(len(found.blocks))]
+    edges, number = np.concatenate([[0], np.cumsum(found.block_rows)]), len(found.blocks)
+    planned = [slots[k * len(slots) // number] for k in range(number)]
     return ClusterPanel(
         Shards(cluster, found.blocks, edges, planned),
         found.row_counts,

@@ -3,11 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test docs bench lint format clean
+.PHONY: demo demo-cluster test docs bench lint format clean
 
 # The main job on an embedded panel; says where its picture is.
 demo: $(VENV)/.demo
 	$(BIN)/onesided demo
+
+# A Ray cluster of three nodes on this machine fits a panel; a node is killed on the way, and the result agrees.
+demo-cluster: $(VENV)/.cluster
+	RAY_DEDUP_LOGS=0 $(BIN)/python examples/cluster.py
 
 # The whole suite, doctests and every block of the README and the documentation included.
 test: $(VENV)/.dev
@@ -40,9 +44,13 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[report]'
 	touch $@
 
+$(VENV)/.cluster: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cluster]'
+	touch $@
+
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $@ $(VENV)/.demo
+	touch $@ $(VENV)/.demo $(VENV)/.cluster
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

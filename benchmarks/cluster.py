@@ -1,6 +1,7 @@
 """A Ray cluster of several nodes on this machine, each with its own store, beside the same work without it.
 
     python benchmarks/cluster.py passes           time and bytes of a pass over 20 million entries, 1 to 3 nodes
+    python benchmarks/cluster.py traffic          what a pass takes beside its work, by the bytes that it moves
     python benchmarks/cluster.py agree DATA       fits and imputation: MovieLens-1M of the folder DATA, 20 million
     python benchmarks/cluster.py memory FOLDER    100 million entries in 64 Parquet files, written to FOLDER if need be
 
@@ -87,6 +88,31 @@ def passes() -> None:
                 )
 
 
+def traffic() -> None:
+    """Passes over few entries: time and bytes that follow from the factor alone, fitted to a line."""
+    print(f"{'columns':>9} {'rank':>4} {'ray ms':>9} {'bytes':>13} {'model':>13}")
+    found = []
+    with nodes(2, 1, 2000):
+        for d in (20_000, 200_000, 1_000_000):
+            panel = skewed_panel(10_000, d, 10.0)
+            for rank in (10, 30):
+                engine = engine_for(spread(panel, current()))
+                X, center = np.full((d, rank), 0.1), np.full(d, 3.5)
+                taken, moved = [], []
+                for _ in range(TURNS + 2):
+                    before, began = loopback(), perf_counter()
+                    engine.row_pass(X, center, 5.0, 0.01)
+                    taken.append(perf_counter() - began)
+                    moved.append(loopback() - before)
+                ms, size = 1e3 * float(np.median(taken[2:])), int(np.median(moved[2:]))
+                found.append((size, ms))
+                print(f"{d:>9,} {rank:>4} {ms:>9.1f} {size:>13,} {model_bytes(1, d, rank, 4):>13,}", flush=True)
+    slope, latency = np.polyfit(*np.array(found).T, 1)
+    print(f"{latency:.0f} ms and {1e-6 / slope:.2f} GB/s")
+    for size, ms in found:
+        print(f"{ms:9.1f} ms, of the line {latency + slope * size:9.1f}")
+
+
 def relative(one: OneSidedCompletion, other: OneSidedCompletion) -> float:
     """‖XXᵀ − X'X'ᵀ‖ / ‖X'X'ᵀ‖, without forming them."""
     X, Y = one.factor_, other.factor_
@@ -126,7 +152,10 @@ def compared(name: str, panel: Panel, **settings: object) -> None:
 def agree(data: str) -> None:
     with nodes(3, 1, 1500):
         compared("MovieLens-1M", load("movielens-1m", data))
-        compared("MovieLens-1M, moments", load("movielens-1m", data), rank=10, refine="none")
+        ratings = load("movielens-1m", data)
+        double = Panel(ratings.indptr, ratings.columns, ratings.values.astype(np.float64), ratings.n_columns)
+        for name, panel in (("float32", ratings), ("float64", double)):
+            compared(f"MovieLens-1M, moments, {name}", panel, rank=10, center="both", diagonal="free", refine="none")
         large = skewed_panel(2_000_000, 20_000, 10.0)
         compared("20 million", large, rank=RANK, center="both", diagonal="free", blend=None)
 
@@ -204,4 +233,6 @@ class Watch:
 
 
 if __name__ == "__main__":
-    {"passes": passes, "agree": agree, "memory": lambda folder: memory(Path(folder))}[sys.argv[1]](*sys.argv[2:])
+    {"passes": passes, "traffic": traffic, "agree": agree, "memory": lambda folder: memory(Path(folder))}[sys.argv[1]](
+        *sys.argv[2:]
+    )

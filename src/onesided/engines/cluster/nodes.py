@@ -20,8 +20,9 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import groupby, islice
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,10 +127,7 @@ class Cluster:
 
     def shared(self, job: Any) -> Any:
         """What several calls are to be given: in the store, of which a node fetches it once, or as it is if small."""
-        buffers: list[Any] = []
-        size = len(ray.cloudpickle.dumps(job, protocol=5, buffer_callback=buffers.append))
-        large = size + sum(len(one.raw()) for one in buffers) > SENT_ALONG
-        return ray.put(job) if large else job
+        return ray.put(job) if _size(job) > SENT_ALONG else job
 
     def held(self, slot: Slot, *arguments: Any) -> Ref:
         """Have the actor of a GPU do a task with rows that it keeps."""
@@ -209,12 +207,13 @@ class Cluster:
 def current() -> Cluster:
     """The cluster that is connected to, always the same one."""
     connect()
-    job = ray.get_runtime_context().get_job_id()
-    if job not in _current:
+    context = ray.get_runtime_context()
+    here = context.get_node_id() + context.get_job_id()
+    if here not in _current:
         _current.clear()
-        _current[job] = Cluster()
-    _current[job].look()
-    return _current[job]
+        _current[here] = Cluster()
+    _current[here].look()
+    return _current[here]
 
 
 _current: dict[str, Cluster] = {}
@@ -261,6 +260,28 @@ def owned(result: Any) -> Any:
         parts = [owned(one) for one in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
     return result.copy() if isinstance(result, np.ndarray) and not result.flags.writeable else result
+
+
+def _size(one: Any) -> float:
+    """The bytes of arrays in a job; infinite where it is not known what is in it.
+
+    >>> from functools import partial
+    >>> _size(partial(max, np.zeros(10))), _size((1, None, "one", {"two": np.zeros(2)})), _size(Node("a", 1, 0))
+    (80, 16, 0)
+    >>> of_unknown_size = np.zeros(10)
+    >>> _size(lambda: of_unknown_size), _size(_size)
+    (inf, 0)
+    """
+    if isinstance(one, np.ndarray):
+        return one.nbytes
+    if isinstance(one, partial):
+        return _size((one.func, one.args, one.keywords))
+    if isinstance(one, dict):
+        return sum(map(_size, one.values()))
+    if isinstance(one, (tuple, list)):
+        return sum(map(_size, one))
+    plain = one is None or isinstance(one, (bool, int, float, str, np.generic, BuiltinFunctionType))
+    return 0 if plain or (isinstance(one, FunctionType) and one.__name__ in one.__globals__) else np.inf
 
 
 def _nodes() -> list[Node]:

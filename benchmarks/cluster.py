@@ -158,10 +158,12 @@ def agree(data: str) -> None:
             compared(f"MovieLens-1M, moments, {name}", panel, rank=10, center="both", diagonal="free", refine="none")
         large = skewed_panel(2_000_000, 20_000, 10.0)
         compared("20 million", large, rank=RANK, center="both", diagonal="free", blend=None)
+        compared("20 million, rank chosen", large, center="columns", diagonal="free", refine="none", blend=None)
 
 
-def memory(folder: Path) -> None:
+def memory(at: str) -> None:
     """Of the driver and of workers, in a fit of 100 million entries."""
+    folder = Path(at)
     folder.mkdir(parents=True, exist_ok=True)
     if len(list(folder.glob("*.parquet"))) < 64:
         _write(folder)

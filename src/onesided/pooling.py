@@ -21,6 +21,8 @@ from onesided.arrays import namespace
 
 Array = Any  # of numpy or torch
 
+CHUNK = 1 << 20  # groups that are summed at a time
+
 
 def variance_within(
     sums: Array, squares: Array, counts: Array, *, overlap: Array | None = None, weights: Array | float = 1.0
@@ -75,20 +77,17 @@ class Spread:
         cls, sums: Array, squares: Array, counts: Array, *, overlap: Array | None = None, weights: Array | float = 1.0
     ) -> Spread:
         """Of groups by their sums of values and of squares."""
-        total, overlap = _at_least_one(counts), counts if overlap is None else overlap
-        off = sums / total - 1.0
-        each = (
-            squares - sums**2 / total,
-            (counts - overlap / total).clip(0.0),
-            counts,
-            sums,
-            counts**2,
-            overlap,
-            overlap / total,
-            counts * off,
-            counts * off**2,
-        )
-        return cls(np.array([float((weights * one).sum()) for one in each]))
+        whole = np.zeros(9)
+        for first in range(0, len(counts), CHUNK):  # there may be very many groups
+            here = slice(first, first + CHUNK)
+            v, v2, n, shared = (one[here] for one in (sums, squares, counts, counts if overlap is None else overlap))
+            w = weights if isinstance(weights, float) else weights[here]
+            total = _at_least_one(n)
+            off = v / total - 1.0
+            spare = (n - shared / total).clip(0.0)
+            each = (v2 - v**2 / total, spare, n, v, n**2, shared, shared / total, n * off, n * off**2)
+            whole += [float((w * one).sum()) for one in each]
+        return cls(whole)
 
     @property
     def within(self) -> float:

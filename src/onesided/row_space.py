@@ -130,12 +130,15 @@ def moment_objective(
 ) -> tuple[Any, RowObjective]:
     """The column means and the loss around them, rows weighed by their number of entries to a power."""
     counts = panel.row_counts
-    weights = panel.row_weights * np.where(counts > 0, np.maximum(counts, 1) ** float(weight_exponent), 0.0)
+    weights = np.maximum(counts, 1) ** float(weight_exponent)  # in place from here: there may be very many rows
+    weights[counts == 0] = 0.0
+    weights *= panel.row_weights
+    weights /= weights.max()
     mean = engine_for(panel).array(np.zeros(panel.n_columns)) if center == "none" else column_means(panel)
     return mean, RowObjective(
         panel,
         center=mean,
-        weights=weights / weights.max(),
+        weights=weights,
         diagonal=diagonal,
         ridge=ridge,
         row_effect=center == "both",

@@ -249,10 +249,10 @@ def drawn_weights(panel: Panel, weights: Array, entries: int) -> tuple[Array | N
     """
     if panel.n_entries <= entries:
         return None, 1.0
-    counts = panel.row_counts.astype(np.float64)
-    chosen = np.random.default_rng(0).random(len(counts)) < entries / panel.n_entries
+    pairs = panel.row_counts.astype(np.float64)
+    pairs *= pairs - 1
+    chosen = np.random.default_rng(0).random(len(pairs)) < entries / panel.n_entries
     some = np.where(chosen, weights, 0.0)
-    pairs = counts * (counts - 1)
     share = float(some @ pairs) / float(weights @ pairs)
     return (some, share) if share > 0 else (None, 1.0)
 

@@ -112,7 +112,7 @@ def _nothing(first: int, last: int) -> tuple[Any, ...]:
 
 def _there(engine: Engine, one: Any) -> Any:
     """An array of the store where an engine works, as its own."""
-    return engine.array(np.array(one)) if isinstance(one, np.ndarray) else one
+    return engine.array(np.array(one, dtype=np.float64)) if isinstance(one, np.ndarray) else one
 
 
 def _passed(rows: Panel, method: str, arguments: tuple[Any, ...]) -> Any:

@@ -48,7 +48,7 @@ Place = Callable[[int, int], dict[str, Any]]  # of block k of n: how Ray is to b
 LINES = 1 << 20  # that a task reads at a time, or more where there are many blocks
 LINES_APIECE = 1 << 13  # for each block: what a task returns in smaller pieces, Ray keeps on the driver
 SAMPLED = 1 << 10  # lines for each block, by which rows are cut: blocks then differ by a few per cent
-AT_A_TIME = 1 << 23  # entries of a block that are put in order at a time, which takes several times their memory
+AT_A_TIME = 1 << 22  # entries of a block that are put in order at a time, which takes several times their memory
 FAN_IN = 16  # surveys put together at a time
 
 

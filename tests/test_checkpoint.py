@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from onesided import OneSidedCompletion, Panel, refinement, synthetic
-from onesided.checkpoint import Checkpoint
+from onesided.checkpoint import Checkpoint, Checksum
 from onesided.errors import InputError
 from onesided.solvers.lbfgs import lbfgs
 
@@ -195,3 +195,10 @@ def test_a_damaged_state_is_refused(tmp_path):
     for path in (tmp_path / "kept").glob("*.safetensors"):
         path.write_bytes(path.read_bytes()[:20])
     refused("is damaged .*; remove the folder .* to begin anew", tmp_path / "kept")
+
+
+def test_checksums_tell_lists_of_small_numbers_apart():
+    rng = np.random.default_rng(0)
+    ratings = rng.integers(1, 6, 1000).astype(float)
+    found = {Checksum.of(rng.permutation(ratings)).weighed for _ in range(300)}
+    assert len(found) == 300

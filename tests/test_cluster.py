@@ -18,8 +18,9 @@ pytest.importorskip("ray")
 import ray
 from click.testing import CliRunner
 from ray.cluster_utils import Cluster as Nodes
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from onesided import OneSidedCompletion, PairMoments, Panel, synthetic
+from onesided import HajekGD, OneSidedCompletion, PairMoments, Panel, synthetic
 from onesided.cli import main
 from onesided.engines.cluster import connect, current, read, spread
 from onesided.engines.cluster.nodes import Cluster, Slot
@@ -60,7 +61,14 @@ def cluster(nodes):
     for _ in range(3 - len(nodes.list_all_nodes())):
         nodes.add_node(num_cpus=1, object_store_memory=STORE)
     nodes.wait_for_nodes()
+    there = [NodeAffinitySchedulingStrategy(node.node_id, soft=False) for node in nodes.list_all_nodes()]
+    ray.get([ready.options(scheduling_strategy=one).remote() for one in there])  # known to all who schedule
     return current()
+
+
+@ray.remote
+def ready():
+    pass
 
 
 @pytest.fixture(scope="module")
@@ -231,6 +239,8 @@ def test_what_follows_a_fit_is_the_same(cluster, packed, model):
     assert T[3, 5].standard_error == pytest.approx(S[3, 5].standard_error, rel=1e-6)
     np.testing.assert_allclose(found.covariance_.block([0], [1]), model.covariance_.block([0], [1]), rtol=1e-6)
     assert [one.id for one in found.similar(3, 4)] == [one.id for one in model.similar(3, 4)]
+    algorithm1 = [HajekGD(2, step_size=100.0, iterations=30, random_state=0).fit(one).factor_ for one in (there, here)]
+    np.testing.assert_allclose(*algorithm1, rtol=1e-6, atol=1e-9)
     bands = [bootstrap(one, rank=2, replicates=2, rng=np.random.default_rng(0)) for one in (there, here)]
     np.testing.assert_allclose(*(one.eigenvalues().estimate for one in bands), rtol=1e-6)
 
@@ -360,9 +370,37 @@ def test_rows_whose_file_is_lost_are_named(nodes, cluster, packed, tmp_path, dam
         with open(columns, "r+b") as file:
             file.seek(-4000, os.SEEK_END)
             file.write(b"\xff" * 4000)
-    kill_a_node(nodes)
+    (with_the_last,) = [node for node in nodes.list_all_nodes() if node.node_id == there.place.planned[-1].node]
+    nodes.remove_node(with_the_last, allow_graceful=False)
     with pytest.raises(InputError, match=r"rows [\d,]+ to [\d,]+ of .*lost\.panel cannot be read on node"):
         there.total(lambda rows: rows.n_entries)
+
+
+def test_rows_of_a_panel_that_was_replaced_are_not_taken_for_others(nodes, cluster, packed, panel, tmp_path):
+    path = tmp_path / "replaced.panel"
+    shutil.copytree(packed, path)
+    there = read(path)
+    there.total(lambda rows: 1)
+    ids = np.arange(panel.n_rows)
+    write_packed(path, np.arange(panel.n_columns), [(ids, panel.indptr, panel.columns, -3 * panel.values)])
+    kill_a_node(nodes)
+    with pytest.raises(InputError, match="another panel has taken its place"):
+        there.total(lambda rows: rows.n_entries)
+
+
+def test_counting_retries_does_not_end_a_fit(cluster):
+    before = cluster.retries()
+    ray.kill(cluster._again, no_restart=False)
+    assert cluster.retries() in (before, cluster.lost)
+
+
+def test_nodes_of_different_sizes_all_have_slots(nodes, cluster):
+    larger = nodes.add_node(num_cpus=2, object_store_memory=STORE)
+    nodes.wait_for_nodes()
+    cluster.look()
+    assert cluster.threads == 1
+    assert [slot.node for slot in cluster.slots()].count(larger.node_id) == 2
+    nodes.remove_node(larger)
 
 
 # GPUs
@@ -395,7 +433,12 @@ def test_gpus_hold_shards_and_may_die(nodes, cluster, panel, monkeypatch):
 def test_gpus_that_are_not_there_are_missed(cluster, panel):
     with pytest.raises(InputError, match="no node of the Ray cluster has a GPU"):
         spread(panel, cluster, "cuda")
-    assert all(slot == Slot(slot.node) for slot in spread(panel, cluster, "auto").place.planned)
+    with pytest.raises(InputError, match="'cuda' is all of its GPUs"):
+        spread(panel, cluster, "cuda:1")
+    there = spread(panel, cluster, "auto")
+    assert all(slot == Slot(slot.node) for slot in there.place.planned)
+    with pytest.raises(InputError, match="the panel lies with processors of the cluster"):
+        OneSidedCompletion(1, engine="ray", device="cuda").fit(there)
 
 
 # The command line
@@ -415,6 +458,10 @@ def test_the_command_fits_a_folder_on_a_cluster(cluster, panel, tmp_path):
     target, settings = tmp_path / "model.onesided", ["--rank", "2", "--center", "both", "--diagonal", "free"]
     done = CliRunner().invoke(main, ["fit", str(folder), "-o", str(target), "--engine", "ray", *settings])
     assert done.exit_code == 0, done.output
+    with pytest.raises(InputError, match="no node of the Ray cluster has a GPU"):
+        OneSidedCompletion(2, engine="ray", device="cuda").fit(folder)
+    without = CliRunner().invoke(main, ["fit", str(folder), "-o", str(target)])
+    assert "a folder of Parquet files is read by onesided fit --engine ray" in without.output
     found = OneSidedCompletion.load(target)
     assert found.second_moment_.panel is None
     assert found.engine == "local"
@@ -441,6 +488,16 @@ def test_a_cluster_that_is_not_there_is_named(monkeypatch):
         connect("10.0.0.1:6379")
 
 
+def test_a_path_needs_the_engine(tmp_path):
+    with pytest.raises(InputError, match="which engine='ray' reads"):
+        OneSidedCompletion(1).fit(str(tmp_path))
+
+
+def test_another_address_than_that_connected_to_is_refused(cluster):
+    with pytest.raises(InputError, match=r"is connected to .*, not to 10\.0\.0\.1:6379"):
+        connect("10.0.0.1:6379")
+
+
 def test_unseen_columns_of_rows_on_a_cluster(cluster, packed, model):
     there, here = read(packed), load_packed(packed)
     found, expected = (
@@ -449,3 +506,11 @@ def test_unseen_columns_of_rows_on_a_cluster(cluster, packed, model):
     )
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_panel_of_a_cluster_that_is_gone_says_so(nodes, cluster, packed, monkeypatch):
+    there = read(packed)
+    assert there.total(lambda rows: rows.n_entries) == there.n_entries
+    monkeypatch.setattr(cluster, "_session", "that of a cluster before")
+    with pytest.raises(InputError, match="lay on a cluster that is no longer connected to"):
+        there.total(lambda rows: rows.n_entries)

@@ -199,7 +199,7 @@ def _identity(panel: Panel, parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 class Checksum(NamedTuple):
-    """Of a list of numbers, as whole ones a_k of 64 bits: how many, Σ a_k and Σ (2k + 1) a_k, modulo 2⁶⁴.
+    """Of a list of numbers, hashed to a_k of 64 bits each: how many, Σ a_k and Σ (2k + 1) a_k, modulo 2⁶⁴.
 
     Those of two lists give that of the one followed by the other.
 
@@ -217,7 +217,7 @@ class Checksum(NamedTuple):
         total = cls()
         for first in range(0, len(array), CHECKED):
             part = np.asarray(array[first : first + CHECKED], np.float64 if array.dtype.kind == "f" else np.int64)
-            bits = np.ascontiguousarray(part).view(np.uint64)
+            bits = _hashed(np.ascontiguousarray(part).view(np.uint64))
             odd = 2 * np.arange(len(bits), dtype=np.uint64) + np.uint64(1)
             total += cls(len(bits), int(bits.sum(dtype=np.uint64)), int((odd * bits).sum(dtype=np.uint64)))
         return total
@@ -225,6 +225,13 @@ class Checksum(NamedTuple):
     def __add__(self, other: Checksum) -> Checksum:  # type: ignore[override]
         weighed = self.weighed + other.weighed + 2 * self.number * other.sum
         return Checksum(self.number + other.number, (self.sum + other.sum) % 2**64, weighed % 2**64)
+
+
+def _hashed(words: Array) -> Array:
+    """As SplitMix64 does: the bits of small whole numbers as doubles are nearly all zero, and sums would not tell."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray(words ^ (words >> np.uint64(31)))
 
 
 def _checked_entries(rows: Panel) -> tuple[Checksum, Checksum]:

@@ -9,6 +9,7 @@ found                                                  message
 =====================================================  ========================================================
 no entry at all                                        nothing was observed: …
 a single column                                        the panel has one column (n_features = 1) …
+a path or a dataset of Ray, without ``engine="ray"``   found the path ratings/, which engine='ray' reads …
 no row with two entries                                no row has two observed entries …
 a rank above the number of columns                     rank=12 is larger than the panel's 5 columns …
 =====================================================  ========================================================
@@ -416,14 +417,21 @@ class OneSidedCompletion(OneSidedEstimator):
         return placed(panel, self.device, engine=self.engine, rank=largest, deterministic=self.deterministic)
 
     def _read(self, X: Any, *, reset: bool) -> Panel:
-        if self.engine == "ray" and (isinstance(X, (str, PathLike)) or type(X).__module__.startswith("ray.data")):
-            return read_on_cluster(X)
+        is_path, is_dataset = isinstance(X, (str, PathLike)), type(X).__module__.startswith("ray.data")
+        if (is_path or is_dataset) and self.engine == "ray":
+            return read_on_cluster(X, device=self.device)
+        if is_path or is_dataset:
+            raise InputError(
+                f"found {'the path ' + str(X) if is_path else 'a dataset of Ray'}, which engine='ray' reads; with "
+                "engine='local' give a panel: Panel.from_table of a table, load_packed of a packed panel"
+            )
         return super()._read(X, reset=reset)
 
     def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> Panel:
         panel = super()._read_for_use(X, unknown)
-        engine = self.engine if panel.n_entries >= WORTH else "local"
-        return placed(panel, self.device, engine=engine, rank=self.rank_, deterministic=self.deterministic)
+        here = self.engine == "ray" and panel.n_entries < WORTH  # too few to travel
+        where = {"engine": "local", "device": "cpu"} if here else {"engine": self.engine, "device": self.device}
+        return placed(panel, **where, rank=self.rank_, deterministic=self.deterministic)
 
     def _choose(
         self, panel: Panel, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint

@@ -80,7 +80,7 @@ def load_packed(path: str | os.PathLike[str]) -> Panel:
             n_columns=header["columns"],
             row_ids=ids.get("row"),
             column_ids=columns,
-            packed=path.absolute(),
+            packed=folder.absolute(),
         )
     except InputError:
         raise

@@ -260,7 +260,8 @@ def _on_cluster(
     connect(address)
     path = Path(table)
     if not is_packed(path) and (path.is_dir() or path.suffix in (".parquet", ".pq")):
-        panel = read(path, **reading, device=device)
+        with passes("Reading"):
+            panel = read(path, **reading, device=device)
         return panel, panel.left_out, current().told
     here, left_out = read_panel(table, **reading)
     return on_cluster(here, device), left_out, current().told

@@ -14,7 +14,9 @@ from onesided.errors import InputError
 from onesided.memory import memory_in_words
 from onesided.panel import Panel
 
-WORTH = 1 << 20  # entries from which "auto" takes a GPU: below, the processor is done before the panel is there
+WORTH = (
+    1 << 20
+)  # entries from which rows travel, to a GPU with "auto" or to a cluster to be imputed: fewer are done sooner here
 
 
 def placed(panel: Panel, device: str, *, engine: str = "local", rank: int = 10, deterministic: bool = False) -> Panel:
@@ -61,7 +63,12 @@ def on_cluster(panel: Panel, device: str = "cpu", **on_gpu: Any) -> Panel:
     """The same panel on the Ray cluster that is connected to, or that Ray finds or starts."""
     with naming_the_package():
         from onesided.engines.cluster import ClusterPanel, current, spread
-    return panel if isinstance(panel, ClusterPanel) else spread(panel, current(), device, **on_gpu)
+    if not isinstance(panel, ClusterPanel):
+        return spread(panel, current(), device, **on_gpu)
+    if device == "cuda" and all(slot.gpu is None for slot in panel.place.planned):
+        raise InputError("device='cuda': the panel lies with processors of the cluster; read it with device='cuda'")
+    panel.place.on_gpu.update(on_gpu)
+    return panel
 
 
 def read_on_cluster(data: Any, **reading: Any) -> Panel:

@@ -111,7 +111,7 @@ class Refit:
 
     def scored(self) -> Panel:
         """The held-out rows, with their own weights and without ids."""
-        return _bare(self.train.with_row_weights(self.weights)).take_rows(self.held_out)
+        return _bare(self.train.with_row_weights(self.weights).take_rows(self.held_out))
 
 
 def some_rows(panel: Panel, rank: int, rng: np.random.Generator) -> Panel:
@@ -123,7 +123,7 @@ def some_rows(panel: Panel, rank: int, rng: np.random.Generator) -> Panel:
     affordable = int(np.searchsorted(np.cumsum(panel.row_counts[order]), budget, side="right"))
     if max(affordable, LEAST_ROWS) >= len(order):
         return panel
-    return _bare(panel).take_rows(np.sort(order[: max(affordable, LEAST_ROWS)]))
+    return _bare(panel.take_rows(np.sort(order[: max(affordable, LEAST_ROWS)])))
 
 
 def _bare(panel: Panel) -> Panel:

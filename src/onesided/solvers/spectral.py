@@ -29,7 +29,7 @@ Products = Callable[[Any], Any]
 
 DAMPING = 0.1
 LONG = 1 << 15  # columns beyond which vectors stay on the device, if there is one, as a block
-ROUGH = 1e-3  # relative residual of eigenvectors: with less, rounding errors would choose among starts
+ROUGH = 1e-4  # relative residual of eigenvectors: with less, rounding errors would choose among starts
 SPARE, ROUNDS = 8, 6  # vectors beyond those wanted, and products, of a block
 DENSE = 200  # up to this many columns, form K and decompose it exactly
 SEEDED = "rng" in inspect.signature(eigsh).parameters  # since scipy 1.17 it draws on its own where it has to begin anew

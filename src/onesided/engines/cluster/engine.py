@@ -24,11 +24,11 @@ class ClusterEngine(Here):
     """The engine of a panel whose rows lie on a cluster; factors are here."""
 
     def __init__(self, shards: Shards, panel: Panel, weights: Array) -> None:
-        self.where, self.panel, self.weights = shards, panel, weights
+        self.where, self._shards, self.panel, self.weights = shards.name, shards, panel, weights
         self.n_columns, self.dtype = panel.n_columns, panel.dtype
 
     def _total(self, task: Callable[[Panel], Any], plus: Add) -> Any:
-        return self.where.total(self.panel, self.weights, task, plus)
+        return self._shards.total(self.panel, self.weights, task, plus)
 
     def _summed(self, method: str, *arguments: Any) -> Any:
         return self._total(partial(_passed, method=method, arguments=arguments), _plus)
@@ -69,7 +69,7 @@ class ClusterEngine(Here):
     def drawn(self) -> tuple[Engine, float]:
         """Rows with about SAMPLED_ENTRIES entries, and their share of the weight of all pairs."""
         weights, share = drawn_weights(self.panel, self.weights, SAMPLED_ENTRIES)
-        return (self, 1.0) if weights is None else (ClusterEngine(self.where, self.panel, weights), share)
+        return (self, 1.0) if weights is None else (ClusterEngine(self._shards, self.panel, weights), share)
 
     def linked_columns(self) -> Array:
         """For each column, the smallest of those that chains of rows link it to."""
@@ -96,18 +96,13 @@ class ClusterEngine(Here):
 
     def row_posteriors(self, known: tuple[Any, ...]) -> Iterator[Array]:
         """Halves of (S, z) of all rows, a shard at a time."""
-        for _, _, halves in self.where.by_parts(self.panel, partial(_row_posteriors, known=known), _nothing):
+        for _, _, halves in self._shards.by_parts(self.panel, self.weights, partial(_row_posteriors, known=known)):
             yield from halves
 
     def leave_one_out(self, known: tuple[Any, ...]) -> Array:
         """For each row of positive weight, in order, five sums over its entries."""
-        panel = self.panel.with_row_weights(self.weights)
-        parts = self.where.by_parts(panel, partial(_leave_one_out, known=known), _nothing)
+        parts = self._shards.by_parts(self.panel, self.weights, partial(_leave_one_out, known=known))
         return np.concatenate([part for _, _, part in parts])
-
-
-def _nothing(first: int, last: int) -> tuple[Any, ...]:
-    return ()
 
 
 def _there(engine: Engine, one: Any) -> Any:

@@ -7,8 +7,11 @@ found                                                  message
 =====================================================  ========================================================
 Ray is not installed                                   engine='ray' needs Ray …: pip install 'onesided[cluster]'
 a cluster that cannot be reached                       there is no Ray cluster at 10.0.0.1:6379 …
+another one than is connected to                       … is connected to 10.0.0.1:6379, not to …
 no node with a processor                               no node of the Ray cluster has a processor …
+a panel of a cluster that is no longer connected to    the panel lay on a cluster that is no longer connected to …
 ``device="cuda"`` and no node with a GPU               device='cuda': no node of the Ray cluster has a GPU …
+``device="cuda:1"``                                    … on a cluster 'cuda' is all of its GPUs
 a task that fails                                      what it found, with the rows that it was working on
 =====================================================  ========================================================
 """
@@ -18,8 +21,10 @@ from __future__ import annotations
 import logging
 import os
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial, reduce
 from itertools import groupby, islice
 from types import BuiltinFunctionType, FunctionType
@@ -27,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import ray
-from ray.exceptions import ObjectLostError, ObjectReconstructionFailedError, RayActorError, RayTaskError
+from ray.exceptions import ActorUnschedulableError, ObjectLostError, RayActorError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from onesided.engines.local import THREADS_VARIABLE
@@ -39,7 +44,10 @@ Add = Callable[[Any, Any], Any]
 FAN_IN = 4  # results that are added up at a time
 GPU = "cuda"  # as torch calls it
 SENT_ALONG = 1 << 16  # bytes that go with every call rather than through the store
+PATIENCE = 60  # seconds, after which one is told that results are long in coming
 LOOKED_AT = 1.0  # seconds between looks at which nodes are alive
+
+DEAD = (RayActorError, ActorUnschedulableError)  # of an actor, or of the node that it was to be on
 
 
 class Node(NamedTuple):
@@ -64,25 +72,21 @@ class Cluster:
     """
 
     def __init__(self) -> None:
-        self.here: str = ray.get_runtime_context().get_node_id()
+        self.here, self._session = ray.get_runtime_context().get_node_id(), _session()
         self.look()
-        with_processor = [node.cpus for node in self.nodes if node.cpus > 0]
-        if not with_processor:
-            raise InputError(
-                "no node of the Ray cluster has a processor to offer (num_cpus); start one that has: ray start "
-                "--address=…"
-            )
-        self.threads = min(with_processor)
-        self.worked, self.lost, self._began = 0, 0, time.monotonic()
+        self.worked, self.seconds, self.lost, self._retries = 0, 0.0, 0, 0
+        self._told_of_waiting = False
         self.gpu, self.gone = GPU, set[Slot]()
         self._holders: dict[Slot, Any] = {}
         self._again = _Again.options(  # type: ignore[attr-defined]
-            num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(self.here, soft=True), max_restarts=-1
+            num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(self.here, soft=False), max_restarts=-1
         ).remote()
 
     def look(self) -> None:
         """See which nodes there are."""
         self.nodes = sorted(_nodes(), key=lambda node: (node.id != self.here, node.id))
+        # As many for a task as the smallest node has; results do not depend on it.
+        self.threads = min((node.cpus for node in self.nodes if node.cpus > 0), default=1)
         self._looked = time.monotonic()
 
     def slots(self, device: str = "cpu") -> list[Slot]:
@@ -90,6 +94,8 @@ class Cluster:
 
         With the device "cuda", all GPUs of the cluster; with "auto", too, if there are any.
         """
+        if device not in ("cpu", "cuda", "auto"):
+            raise InputError(f"device={device!r}: on a cluster 'cuda' is all of its GPUs; pass that, 'auto' or 'cpu'")
         if device != "cpu":
             with_gpu = [Slot(node.id, k) for node in self.nodes for k in range(node.gpus)]
             if with_gpu:
@@ -98,7 +104,13 @@ class Cluster:
                 raise InputError(
                     f"device={device!r}: no node of the Ray cluster has a GPU to offer (num_gpus); pass device='cpu'"
                 )
-        return [Slot(node.id) for node in self.nodes for _ in range(node.cpus // self.threads)]
+        slots = [Slot(node.id) for node in self.nodes for _ in range(node.cpus // self.threads)]
+        if not slots:
+            raise InputError(
+                "no node of the Ray cluster has a processor to offer (num_cpus); start one that has: ray start "
+                "--address=…"
+            )
+        return slots
 
     def alive(self) -> set[str]:
         """The nodes there are, as they were a moment ago."""
@@ -108,18 +120,27 @@ class Cluster:
 
     def retries(self) -> int:
         """Calls that were made again because a worker, or a node, was lost."""
-        again: int = ray.get(self._again.count.remote())
-        return again + self.lost
+        self._check()
+        with suppress(RayActorError):  # counting begins anew
+            self._retries = ray.get(self._again.count.remote())
+        return self._retries + self.lost
 
     def told(self) -> str:
         """How fast passes go, and what had to be done again."""
-        speed = self.worked / max(time.monotonic() - self._began, 1e-9)
+        speed = self.worked / max(self.seconds, 1e-9)
         return f"{speed / 1e6:,.1f} million entries/s, {counted(self.retries(), 'retry', 'retries')}"
 
     def call(self, node: str, task: Callable[..., Any], *arguments: Any, returns: int = 1, light: bool = False) -> Any:
         """Have a task done on a node, or where there is room if it is gone; a light one needs no processor."""
+        self._check()
         options = self.options(node) | {"num_cpus": 0 if light else self.threads, "num_returns": returns}
         return _done.options(**options).remote(self._again, self.threads, task, *arguments)
+
+    def _check(self) -> None:
+        if not ray.is_initialized() or _session() != self._session:
+            raise InputError(
+                "the panel lay on a cluster that is no longer connected to, and is gone with it; read or fit it again"
+            )
 
     def options(self, node: str) -> dict[str, Any]:
         """How Ray is told to do a task on a node, as long as that is alive."""
@@ -127,6 +148,7 @@ class Cluster:
 
     def shared(self, job: Any) -> Any:
         """What several calls are to be given: in the store, of which a node fetches it once, or as it is if small."""
+        self._check()
         return ray.put(job) if _size(job) > SENT_ALONG else job
 
     def held(self, slot: Slot, *arguments: Any) -> Ref:
@@ -139,16 +161,17 @@ class Cluster:
 
     def forget(self, shards: Iterable[Any]) -> None:
         """Have actors let go of shards."""
-        for one in self._holders.values():
-            for shard in shards:
-                one.forget.remote(shard)
+        if ray.is_initialized() and _session() == self._session:
+            for one in self._holders.values():
+                for shard in shards:
+                    one.forget.remote(shard)
 
     def insisting(self, work: Callable[[], Any]) -> Any:
         """The result of some work, done again as often as it fails because an actor has died."""
         while True:
             try:
                 return work()
-            except RayActorError:
+            except DEAD:
                 self._let_go()
 
     def _let_go(self) -> None:
@@ -158,7 +181,7 @@ class Cluster:
         for slot, answer in asked.items():
             try:
                 ray.get(answer)
-            except RayActorError:
+            except DEAD:
                 self.gone.add(slot)
                 del self._holders[slot]
 
@@ -186,7 +209,19 @@ class Cluster:
         return pairs
 
     def fetched(self, results: Any) -> Any:
-        """Results of calls."""
+        """Results of calls; once, where they are long in coming, what may be the reason is told."""
+        if not self._told_of_waiting:
+            waited = results if isinstance(results, list) else [results]
+            _, missing = ray.wait(waited, num_returns=len(waited), timeout=PATIENCE)
+            if missing:
+                free, all_there = (found().get("CPU", 0) for found in (ray.available_resources, ray.cluster_resources))
+                warnings.warn(
+                    f"for {PATIENCE} s {counted(len(missing), 'result')} of the cluster did not come: work is under "
+                    f"way, or waits for {counted(self.threads, 'processor')} of a node ({free:g} of {all_there:g} in "
+                    "all are free), which other work on the cluster may hold; ray status tells",
+                    stacklevel=2,
+                )
+                self._told_of_waiting = True
         return fetched(results)
 
     def windowed(self, calls: Sequence[Callable[[], Ref]]) -> Iterator[Any]:
@@ -199,7 +234,7 @@ class Cluster:
     def _insisted(self, result: Ref, call: Callable[[], Ref]) -> Any:
         try:
             return self.fetched(result)
-        except RayActorError:
+        except DEAD:
             self._let_go()
             return self.insisting(lambda: self.fetched(call()))
 
@@ -207,16 +242,22 @@ class Cluster:
 def current() -> Cluster:
     """The cluster that is connected to, always the same one."""
     connect()
-    context = ray.get_runtime_context()
-    here = context.get_node_id() + context.get_job_id()
+    here = _session()
     if here not in _current:
         _current.clear()
         _current[here] = Cluster()
     _current[here].look()
+    _current[here].gone.clear()
     return _current[here]
 
 
 _current: dict[str, Cluster] = {}
+
+
+def _session() -> str:
+    """What tells one connection of this process to a cluster from another."""
+    context = ray.get_runtime_context()
+    return f"{context.get_node_id()} {context.get_job_id()}"
 
 
 def connect(address: str | None = None) -> None:
@@ -225,6 +266,9 @@ def connect(address: str | None = None) -> None:
     Ray finds the cluster of ``RAY_ADDRESS`` or one that runs on this machine, and starts one here where there is none.
     """
     if ray.is_initialized():
+        there = ray.get_runtime_context().gcs_address
+        if address not in (None, "auto", there):
+            raise InputError(f"this process is connected to {there}, not to {address}; disconnect: ray.shutdown()")
         return
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
@@ -246,12 +290,18 @@ def fetched(results: Any) -> Any:
             cause = cause.cause
         if isinstance(cause, InputError):
             raise InputError(*cause.args) from None
+        if isinstance(cause, ObjectLostError):
+            raise _lost(cause) from error
         raise
-    except (ObjectLostError, ObjectReconstructionFailedError) as error:
-        raise InputError(
-            f"the cluster lost rows and could not make them again ({type(error).__name__}: "
-            f"{str(error).splitlines()[0]}); see that what the panel was made of can still be read, and fit again"
-        ) from error
+    except ObjectLostError as error:
+        raise _lost(error) from error
+
+
+def _lost(error: Exception) -> InputError:
+    return InputError(
+        f"the cluster lost rows and could not make them again ({type(error).__name__}: {str(error).splitlines()[0]}); "
+        "see that what the panel was made of can still be read, and fit again"
+    )
 
 
 def owned(result: Any) -> Any:

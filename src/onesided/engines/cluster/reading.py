@@ -40,12 +40,11 @@ def read(
 
     Examples
     --------
-    A folder of Parquet files whose columns are called otherwise::
+    A folder of Parquet files whose columns have names that are not recognised:
 
-        from onesided.engines import cluster
-
-        panel = cluster.read("s3://ratings/2026/", row="user", column="film", value="stars")
-        model = OneSidedCompletion(engine="ray", random_state=0).fit(panel)
+    >>> from onesided.engines import cluster
+    >>> panel = cluster.read("ratings/", row="who", column="what", value="much")  # doctest: +SKIP
+    >>> model = OneSidedCompletion(engine="ray", random_state=0).fit(panel)  # doctest: +SKIP
     """
     cluster = current()
     if isinstance(data, (str, PathLike)) and is_packed(data):

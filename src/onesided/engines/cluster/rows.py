@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,12 +80,13 @@ def rows_between(panel: Panel, first: int, last: int) -> Rows:
     return indptr - indptr[0], panel.columns[here], panel.values[here]
 
 
-def read_rows(path: str, first: int, last: int) -> Rows:
-    """Some rows of a packed panel, on the node that is to have them."""
+def read_rows(folder: Path, first: int, last: int) -> Rows:
+    """Some rows of a packed panel, by the folder of its files, on the node that is to have them."""
+    path = folder.parent
     try:
         panel = load_packed(path)
-        if last > panel.n_rows:
-            raise InputError(f"it has {panel.n_rows:,} rows: another panel has taken its place")
+        if panel.packed != folder:
+            raise InputError("another panel has taken its place")
         indptr, columns, values = map(np.array, rows_between(panel, first, last))
         return check_compressed(indptr, columns, values, panel.n_columns)
     except InputError as error:

@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from hashlib import shake_256
 from itertools import pairwise
 from operator import add
+from time import perf_counter
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -54,7 +55,7 @@ class Shards:
     ) -> None:
         self.cluster, self.blocks, self.planned, self.on_gpu = cluster, list(blocks), list(planned), on_gpu or {}
         self.edges = [(int(first), int(last)) for first, last in pairwise(edges)]
-        self._slots, self._name = list(planned), uuid4().hex
+        self._slots, self.name = list(planned), uuid4().hex
         self._kept: dict[int, tuple[Array, list[Ref | None]]] = {}
 
     def like(self, blocks: Sequence[Ref]) -> Shards:
@@ -63,8 +64,8 @@ class Shards:
         return Shards(self.cluster, blocks, edges, self.planned, self.on_gpu)
 
     def __del__(self) -> None:
-        if any(slot.gpu is not None for slot in self._slots) and ray.is_initialized():
-            self.cluster.forget([(self._name, k) for k in range(len(self.blocks))])
+        if any(slot.gpu is not None for slot in self._slots):
+            self.cluster.forget([(self.name, k) for k in range(len(self.blocks))])
 
     def slots(self) -> list[Slot]:
         """The slot of each shard: as planned, or another one on a node that is alive, with few shards."""
@@ -89,35 +90,42 @@ class Shards:
             self._kept[id(weights)] = weights, [ray.put(weights[first:last]) for first, last in self.edges]
         return self._kept[id(weights)][1]
 
-    def call(self, panel: Panel, k: int, weights: Ref | None, job: Ref, *given: Any) -> Ref:
-        """What a job makes of the rows of a shard, on its slot."""
-        slot = self.slots()[k]
+    def _call(self, slot: Slot, panel: Panel, k: int, weights: Ref | None, job: Ref, *given: Any) -> Ref:
+        """What a job makes of the rows of a shard, on a slot."""
         given = (self.blocks[k], weights, panel.n_columns, self.edges[k], job, *given)
         if slot.gpu is None:
             return self.cluster.call(slot.node, on_rows, *given)
         name = None if weights is None else weights.hex()
-        return self.cluster.held(slot, (self._name, k), self.on_gpu, name, *given)
+        return self.cluster.held(slot, (self.name, k), self.on_gpu, name, *given)
 
     def total(self, panel: Panel, weights: Array, task: Callable[[Panel], Any], plus: Add) -> Any:
         """The sum over shards of what a task makes of their rows."""
         job, own = self.cluster.shared(task), self.weights(weights)
-        self.cluster.worked += panel.n_entries
 
         def once() -> Any:
-            results = [self.call(panel, k, own[k], job) for k in range(len(self.blocks))]
-            homes = [slot.node for slot in self._slots]
-            return self.cluster.added(results, homes, [slot.node for slot in self.planned], plus)
+            slots = self.slots()
+            results = [self._call(slot, panel, k, own[k], job) for k, slot in enumerate(slots)]
+            homes, planned = ([slot.node for slot in these] for these in (slots, self.planned))
+            return self.cluster.added(results, homes, planned, plus)
 
-        return self.cluster.insisting(once)
+        began = perf_counter()
+        found = self.cluster.insisting(once)
+        self.cluster.worked += panel.n_entries
+        self.cluster.seconds += perf_counter() - began
+        return found
 
     def by_parts(
-        self, panel: Panel, task: Callable[..., Any], given: Callable[[int, int], tuple[Any, ...]]
+        self,
+        panel: Panel,
+        weights: Array,
+        task: Callable[..., Any],
+        given: Callable[[int, int], tuple[Any, ...]] = lambda first, last: (),
     ) -> Iterator[tuple[int, int, Any]]:
         """What a task makes of the rows of each shard, in order."""
-        job, own = self.cluster.shared(task), self.weights(panel.row_weights)
+        job, own = self.cluster.shared(task), self.weights(weights)
 
         def call(k: int) -> Ref:
-            return self.call(panel, k, own[k], job, *given(*self.edges[k]))
+            return self._call(self.slots()[k], panel, k, own[k], job, *given(*self.edges[k]))
 
         results = self.cluster.windowed([partial(call, k) for k in range(len(self.blocks))])
         for (first, last), result in zip(self.edges, results, strict=True):
@@ -139,6 +147,10 @@ class ClusterPanel(Panel):
     Here are the number of entries of each row, the row weights and the column ids. Rows, columns or row ids that are
     asked for are fetched; all entries only where there is no other way, or where the panel was here before.
     ``left_out`` tells how many lines of the tables it was read from are not among its entries.
+
+    >>> panel = read("ratings/")  # doctest: +SKIP
+    >>> panel.take_rows([0]).to_dense()  # doctest: +SKIP
+    array([[ 5., nan,  3.]])
     """
 
     place: Shards
@@ -218,7 +230,7 @@ class ClusterPanel(Panel):
         self, task: Callable[..., Any], given: Callable[[int, int], tuple[Any, ...]] = lambda first, last: ()
     ) -> Iterator[tuple[int, int, Any]]:
         """What ``task`` makes of the rows of each shard, in order."""
-        return self.place.by_parts(self, task, given)
+        return self.place.by_parts(self, self.row_weights, task, given)
 
     def each(self, task: Callable[[Panel], Panel]) -> Panel:
         """As many rows, made of these by ``task``; they stay on the cluster."""
@@ -355,7 +367,7 @@ def spread(panel: Panel, cluster: Cluster, device: str = "cpu", **on_gpu: Any) -
         blocks = [ray.put(rows_between(panel, first, last)) for first, last in ranges]
     else:
         blocks = [
-            cluster.call(slot.node, read_rows, str(panel.packed), first, last)
+            cluster.call(slot.node, read_rows, panel.packed, first, last)
             for slot, (first, last) in zip(planned, ranges, strict=True)
         ]
     return ClusterPanel(

@@ -68,7 +68,7 @@ def read_panel(
     A packed panel is opened as it is: how its tables were to be read was said when it was packed.
     """
     from onesided.errors import InputError
-    from onesided.packed import is_packed, load_packed
+    from onesided.packed import HEADER, is_packed, load_packed
     from onesided.panel import Panel
     from onesided.tables import open_table
 
@@ -82,8 +82,8 @@ def read_panel(
             )
         if not is_packed(path):
             raise InputError(
-                f"{path} is not a packed panel; a folder of Parquet files is read by onesided fit --engine ray, or "
-                "packed first, with onesided pack"
+                f"{path} is not a packed panel: it has no {HEADER}; a folder of Parquet files is read by onesided fit "
+                "--engine ray, or packed first, with onesided pack"
             )
         return load_packed(path), {"lines_dropped": 0, "lines_merged": 0}
     with bar("Reading") as report:

@@ -14,9 +14,7 @@ from onesided.errors import InputError
 from onesided.memory import memory_in_words
 from onesided.panel import Panel
 
-WORTH = (
-    1 << 20
-)  # entries from which rows travel, to a GPU with "auto" or to a cluster to be imputed: fewer are done sooner here
+WORTH = 1 << 20  # entries from which rows travel to a GPU ("auto"), or to a cluster to be imputed; fewer are done here
 
 
 def placed(panel: Panel, device: str, *, engine: str = "local", rank: int = 10, deterministic: bool = False) -> Panel:

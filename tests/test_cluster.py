@@ -204,8 +204,9 @@ def test_rows_and_columns_that_are_asked_for_are_fetched(cluster, packed):
 
 
 def test_a_fit_with_everything_chosen_is_the_same(cluster, panel):
+    few = panel.take_columns(np.arange(12))[:1500]
     found, expected = (
-        OneSidedCompletion(center="columns", diagonal="free", random_state=0, engine=engine).fit(panel[:1000])
+        OneSidedCompletion(center="columns", diagonal="free", random_state=0, engine=engine).fit(few)
         for engine in ("ray", "local")
     )
     assert (found.rank_, found.center_, found.diagonal_) == (expected.rank_, expected.center_, expected.diagonal_)
@@ -246,7 +247,9 @@ def test_what_follows_a_fit_is_the_same(cluster, packed, model):
 
 
 def test_private_passes_ask_the_same_questions(cluster, panel):
-    plan = Privacy(epsilon=4.0, delta=1e-6, bounds=(-8, 8), max_entries=5, columns=range(40), clip_values=True)
+    plan = Privacy(
+        epsilon=4.0, delta=1e-6, bounds=(-8, 8), max_entries=5, columns=range(40), clip_values=True, passes=4
+    )
     draw = np.random.default_rng(0).bytes
     there = Curator.of(plan.admit(spread(panel, cluster)), plan, draw)
     here = Curator(Panel(there.rows.indptr, there.rows.columns, there.rows.values, 40), plan)
@@ -409,6 +412,7 @@ def test_nodes_of_different_sizes_all_have_slots(nodes, cluster):
 def test_gpus_hold_shards_and_may_die(nodes, cluster, panel, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr(cluster, "gpu", "cpu")  # torch's processor stands for a GPU
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)  # and takes long over kernels that are interpreted
     with_gpus = nodes.add_node(num_cpus=0, num_gpus=2, object_store_memory=STORE)
     nodes.wait_for_nodes()
     cluster.look()

@@ -12,6 +12,8 @@ ones before it gave: μ² = Σ μ_t² (Dong, Roth and Su, 2022). No sampling of 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
@@ -34,6 +36,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     return float(-np.exp(first) * np.expm1(min(second - first, 0.0)))
 
 
+@lru_cache(maxsize=16)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest μ whose δ(ε) is at most δ.
 

@@ -328,16 +328,19 @@ def _joined(
     """A block of rows, their ids, and what the driver is to know: range after range."""
     import pyarrow as pa
 
-    units = len(parts) // ranges
-    found = [
-        _ordered(survey, duplicates, non_finite, [part for part in parts[k : k + units] if part is not None])
-        for k in range(0, len(parts), units)
-    ]
-    facts = [one for _, _, _, one in found]
-    counts = np.concatenate([one.row_counts for one in facts])
-    columns, values = (np.concatenate([one[k] for one in found]) for k in (0, 1))
-    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    return (indptr, columns, values), pa.concat_arrays([ids for _, _, ids, _ in found]), facts
+    units, at = len(parts) // ranges, 0
+    lines = sum(len(part[3]) for part in parts if part is not None)
+    columns, values = np.empty(lines, np.int32), np.empty(lines, survey.dtype)
+    ids, facts = [], []
+    for k in range(0, len(parts), units):
+        here = [part for part in parts[k : k + units] if part is not None]
+        some, kept, own, fact = _ordered(survey, duplicates, non_finite, here)
+        columns[at : at + len(kept)], values[at : at + len(kept)] = some, kept
+        at += len(kept)
+        ids.append(own)
+        facts.append(fact)
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate([one.row_counts for one in facts]), dtype=np.int64)])
+    return (indptr, columns[:at], values[:at]), pa.concat_arrays(ids), facts
 
 
 def _ordered(

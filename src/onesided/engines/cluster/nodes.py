@@ -136,6 +136,11 @@ class Cluster:
         options = self.options(node) | {"num_cpus": 0 if light else self.threads, "num_returns": returns}
         return _done.options(**options).remote(self._again, self.threads, task, *arguments)
 
+    def spread_out(self, task: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        """A function that has a task done by one processor, wherever there is room if the options do not say where."""
+        there = _done.options(**({"num_cpus": 1, "scheduling_strategy": "SPREAD"} | options))
+        return partial(there.remote, self._again, 1, task)
+
     def _check(self) -> None:
         if not ray.is_initialized() or _session() != self._session:
             raise InputError(

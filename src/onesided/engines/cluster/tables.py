@@ -37,7 +37,7 @@ import ray
 import ray.data
 
 from onesided.compressed import LARGEST_VALUE, Duplicates, NonFinite, check_options, compress
-from onesided.engines.cluster.nodes import Ref, fetched
+from onesided.engines.cluster.nodes import Ref, current, fetched
 from onesided.engines.cluster.sources import Source, blocks_of, files, tables_of, units_of
 from onesided.errors import InputError, counted, shown
 from onesided.ids import encode_ids
@@ -97,6 +97,7 @@ def gather(
             'duplicates="last" asks which line came last, and the lines of a dataset have no order; choose "mean" or '
             '"sum", or give Parquet files, which have one'
         )
+    task = current().spread_out
     asked = {"row": row, "column": column, "value": value}
     found: list[tuple[Source, list[Ref]]] = [
         *(blocks_of(data, asked) if isinstance(data, ray.data.Dataset) else files(data, asked))
@@ -108,18 +109,18 @@ def gather(
     ranges = -(-lines // (pieces * AT_A_TIME))  # of rows, in each block
     units = list(units_of(found, max(LINES, LINES_APIECE * pieces * ranges)))
     step = max(1, lines // max(LINES_APIECE, SAMPLED * pieces * ranges))
-    surveys = [_task(_survey).remote(k, step, unit.sources, *unit.refs) for k, unit in enumerate(units)]
+    surveys = [task(_survey)(k, step, unit.sources, *unit.refs) for k, unit in enumerate(units)]
     while len(surveys) > FAN_IN:
-        surveys = [_task(_together).remote(*surveys[k : k + FAN_IN]) for k in range(0, len(surveys), FAN_IN)]
-    survey: _Survey = fetched(_task(_concluded).remote(pieces, ranges, *surveys))
+        surveys = [task(_together)(*surveys[k : k + FAN_IN]) for k in range(0, len(surveys), FAN_IN)]
+    survey: _Survey = fetched(task(_concluded)(pieces, ranges, *surveys))
     survey.check(non_finite)
 
     kept = ray.put(survey)
     n_ranges = len(survey.sample) + 1
-    split = [_task(_split, num_returns=n_ranges).remote(kept, unit.sources, *unit.refs) for unit in units]
+    split = [task(_split, num_returns=n_ranges)(kept, unit.sources, *unit.refs) for unit in units]
     parts = list(zip(*split, strict=True)) if n_ranges > 1 else [tuple(split)]
     made = [
-        _task(_joined, num_returns=3, **place(k, len(survey.starts))).remote(
+        task(_joined, num_returns=3, **place(k, len(survey.starts)))(
             kept, duplicates, non_finite, last - first, *chain.from_iterable(parts[first:last])
         )
         for k, (first, last) in enumerate(pairwise([*survey.starts, n_ranges]))
@@ -139,11 +140,6 @@ def gather(
         lines_dropped=sum(one.dropped for one in each),
         lines_merged=sum(one.merged for one in each),
     )
-
-
-def _task(function: Callable[..., Any], **options: Any) -> Any:
-    """A function as a task that is tried again whenever its worker or node dies, wherever there is room."""
-    return ray.remote(function).options(**{"max_retries": -1, "scheduling_strategy": "SPREAD"} | options)
 
 
 @dataclass(frozen=True)

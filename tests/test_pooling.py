@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onesided.pooling import pull, pulled, variance_between, variance_within
+from onesided.pooling import Spread, pull, pulled, variance_between, variance_within
 
 
 def grouped(between, draw, groups=40_000, seed=0):
@@ -35,10 +35,9 @@ def test_a_group_of_weight_two_is_two_groups():
     sums, squares, counts = grouped(0.3, NORMAL[0], groups=50)
     weights = np.where(np.arange(50) < 20, 2.0, 1.0)
     twice = np.concatenate([np.arange(50), np.arange(20)])
-    within = variance_within(sums, squares, counts, weights=weights)
-    assert within == pytest.approx(variance_within(sums[twice], squares[twice], counts[twice]))
-    between = variance_between(sums, counts, within, weights=weights)
-    assert between == pytest.approx(variance_between(sums[twice], counts[twice], within))
+    weighed = Spread.of(sums, squares, counts, weights=weights)
+    assert weighed.within == pytest.approx(variance_within(sums[twice], squares[twice], counts[twice]))
+    assert weighed.between == pytest.approx(variance_between(sums[twice], counts[twice], weighed.within))
 
 
 def test_no_difference_is_an_infinite_pull():
@@ -57,7 +56,8 @@ def test_squares_that_correlate_are_not_taken_for_groups_that_differ():
     e = np.sqrt(1 - rho) * rng.normal(size=(groups, n)) + np.sqrt(rho) * rng.normal(size=(groups, 1))
     sums, squares, counts = np.sum(e**2, axis=1), np.sum(e**4, axis=1), np.full(groups, n)
     overlap = np.full(groups, n + n * (n - 1) * rho**2)
-    within = variance_within(sums, squares, counts, overlap=overlap)
+    spread = Spread.of(sums, squares, counts, overlap=overlap)
+    within = spread.within
     assert within == pytest.approx(2.0, rel=0.05)
-    assert variance_between(sums, counts, within, overlap=overlap) == pytest.approx(0.0, abs=0.03)
+    assert spread.between == pytest.approx(0.0, abs=0.03)
     assert variance_between(sums, counts, variance_within(sums, squares, counts)) > 0.5

@@ -24,34 +24,28 @@ Array = Any  # of numpy or torch
 CHUNK = 1 << 20  # groups that are summed at a time
 
 
-def variance_within(
-    sums: Array, squares: Array, counts: Array, *, overlap: Array | None = None, weights: Array | float = 1.0
-) -> float:
-    """The mean variance within groups, from sums of values and of their squares; a group of weight two is two.
+def variance_within(sums: Array, squares: Array, counts: Array) -> float:
+    """The mean variance within groups, from sums of values and of their squares.
 
     >>> variance_within(np.array([2.0, 9.0]), np.array([4.0, 29.0]), np.array([2.0, 3.0]))
     1.3333333333333333
     """
-    total, overlap = _at_least_one(counts), counts if overlap is None else overlap
-    left = (weights * (squares - sums**2 / total)).sum()
-    spare = (weights * (counts - overlap / total).clip(0.0)).sum()
+    total = _at_least_one(counts)
+    left, spare = (squares - sums**2 / total).sum(), (counts - counts / total).sum()
     return max(float(left), 0.0) / float(spare) if spare > 0 else 0.0
 
 
-def variance_between(
-    sums: Array, counts: Array, within: float, *, overlap: Array | None = None, weights: Array | float = 1.0
-) -> float:
+def variance_between(sums: Array, counts: Array, within: float) -> float:
     """The variance of the groups' means beyond what the variance within explains; below zero by chance.
 
     >>> sums, counts = np.array([2.0, 22.0]), np.array([2.0, 2.0])  # of 0 and 2, and of 10 and 12
     >>> variance_between(sums, counts, within=2.0)
     49.0
     """
-    total, overlap = _at_least_one(counts), counts if overlap is None else overlap
-    n = float((weights * counts).sum())
-    around = (weights * counts * (sums / total - (weights * sums).sum() / n) ** 2).sum()
-    chance = within * float((weights * overlap * (1 / total - 1 / n)).sum())
-    spare = n - float((weights * counts**2).sum()) / n
+    total, n = _at_least_one(counts), float(counts.sum())
+    around = (counts * (sums / total - sums.sum() / n) ** 2).sum()
+    chance = within * float((counts * (1 / total - 1 / n)).sum())
+    spare = n - float((counts**2).sum()) / n
     return (float(around) - chance) / spare if spare > 0 else 0.0
 
 
@@ -59,7 +53,8 @@ def variance_between(
 class Spread:
     """Both variances from sums over groups, so that groups may lie apart: sums of all are those of the parts, added.
 
-    For mean squares near 1: the squares of their differences from 1 are what is added up.
+    Values of a group may correlate, by its overlap, and a group of weight two is two. For mean squares near 1: the
+    squares of their differences from 1 are what is added up.
 
     >>> sums, squares, counts = np.array([2.0, 4.0]), np.array([4.0, 10.0]), np.array([2.0, 2.0])
     >>> whole = Spread.of(sums, squares, counts)

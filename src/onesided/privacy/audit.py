@@ -25,12 +25,11 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from onesided.errors import InputError
-from onesided.panel import Panel
+from onesided.panel import Draw, Panel
 from onesided.privacy.central import ask_pairs
 from onesided.privacy.curator import Curator, Question
 from onesided.privacy.gradient import release_by_gradient
 from onesided.privacy.local import noised_values
-from onesided.privacy.noise import Draw
 from onesided.privacy.plan import Privacy
 
 Array = npt.NDArray[Any]

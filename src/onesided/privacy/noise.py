@@ -15,15 +15,15 @@ computation takes, and what a refusal says of the data, is not covered by any no
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from onesided.panel import Draw
+
 Array = npt.NDArray[Any]
-Draw = Callable[[int], bytes]  # so many random bytes
 
 CHUNK = 1 << 20  # numbers drawn at a time
 

@@ -43,8 +43,6 @@ class Shards:
     ``on_gpu`` is what a place on a GPU is to be told (:class:`onesided.engines.device.Place`).
     """
 
-    in_one_block = False
-
     def __init__(
         self,
         cluster: Cluster,

@@ -35,7 +35,7 @@ from sklearn.datasets import load_digits
 
 from onesided import OneSidedCompletion, PairMoments, Panel, datasets, synthetic
 from onesided.baselines.factor_analysis import FactorAnalysisEM
-from onesided.moments import hajek
+from onesided.pairs.moments import hajek
 
 Array = npt.NDArray[Any]
 

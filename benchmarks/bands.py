@@ -22,7 +22,7 @@ import numpy as np
 from scipy.stats import norm, t
 
 from onesided import Panel, measurement, uncertainty
-from onesided.moments import PairMoments, hajek
+from onesided.pairs.moments import PairMoments, hajek
 
 LEVEL = 0.9
 T_QUANTILE = t.ppf((1 + LEVEL) / 2, 49)

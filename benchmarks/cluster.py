@@ -26,8 +26,8 @@ from ray.cluster_utils import Cluster as Nodes
 
 from onesided import OneSidedCompletion, Panel
 from onesided.datasets import load
-from onesided.engines.cluster import current, read, spread
 from onesided.engines.engine import engine_for
+from onesided.engines.ray import current, read, spread
 from onesided.experiments.standins import skewed_panel
 
 TURNS = 20

@@ -35,10 +35,10 @@ import scipy
 import scipy.sparse as sp
 
 from onesided import PairMoments, Panel
-from onesided.engines.local import THREADS_VARIABLE, thread_count
+from onesided.engines.threads import THREADS_VARIABLE, thread_count
+from onesided.fitting.objective.pairs import PairObjective
 from onesided.kernels import pairs
-from onesided.moments import hajek
-from onesided.objective.pairs import PairObjective
+from onesided.pairs.moments import hajek
 
 TURNS = 7
 RANKS = (5, 10, 20, 40)

@@ -30,7 +30,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from onesided.cli.console import read_panel
-from onesided.panel import Panel
+from onesided.panels.panel import Panel
 
 ENTRIES, USERS, FILMS, LARGEST_FILM = 20_000_000, 138_000, 27_000, 131_262
 TURNS = 7

@@ -19,9 +19,9 @@ import numba
 import numpy as np
 
 from onesided import Panel
-from onesided.engines.local import THREADS_VARIABLE, single_blas_thread
+from onesided.engines.threads import THREADS_VARIABLE, single_blas_thread
+from onesided.fitting.objective.rows import RowObjective
 from onesided.kernels import cpu
-from onesided.objective.rows import RowObjective
 
 RANKS = (10, 16, 20, 32, 40)
 TURNS = 7

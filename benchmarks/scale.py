@@ -21,10 +21,10 @@ import numba
 import numpy as np
 
 from onesided import OneSidedCompletion, Panel
-from onesided.engines.local import single_blas_thread, thread_count
+from onesided.engines.threads import single_blas_thread, thread_count
 from onesided.experiments.standins import skewed_panel
-from onesided.refinement import Rows, _Columns
-from onesided.row_space import complete, moment_objective
+from onesided.fitting.moment_solution import complete, moment_objective
+from onesided.fitting.refinement import Rows, _Columns
 
 RANK = 10
 TURNS = 7

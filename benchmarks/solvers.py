@@ -46,10 +46,10 @@ import numba
 import numpy as np
 
 from onesided import Panel, synthetic
-from onesided.engines.local import single_blas_thread
-from onesided.row_space import moment_objective
-from onesided.solvers import lbfgs as library
-from onesided.solvers.spectral import balanced_products, damped_counts, spectral_start
+from onesided.engines.threads import single_blas_thread
+from onesided.fitting.moment_solution import moment_objective
+from onesided.fitting.solvers import lbfgs as library
+from onesided.fitting.solvers.spectral import balanced_products, damped_counts, spectral_start
 
 Array = np.ndarray
 Metric = Callable[[Array], Array]

@@ -22,7 +22,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from onesided import OneSidedCompletion, Panel, synthetic
-from onesided.engines.cluster import ClusterPanel, current, read
+from onesided.engines.ray import ClusterPanel, current, read
 
 NODE = {"num_cpus": 1, "object_store_memory": 300 << 20}
 SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}

@@ -17,12 +17,12 @@ from onesided.baselines.factor_analysis import FactorAnalysisEM
 from onesided.baselines.nuclear_norm import FactoredNuclearNorm, penalised
 from onesided.baselines.soft_impute import SoftImputeALS
 from onesided.baselines.trivial import ColumnMeans, Constant
-from onesided.engines import local
-from onesided.moments import hajek
-from onesided.objective.pairs import PairObjective
-from onesided.objective.penalties import nuclear_norm
-from onesided.solvers.adam import adam
-from onesided.solvers.eigenpairs import leading_eigenpairs
+from onesided.engines.threads import THREADS_VARIABLE
+from onesided.fitting.objective.pairs import PairObjective
+from onesided.fitting.objective.penalties import nuclear_norm
+from onesided.fitting.solvers.adam import adam
+from onesided.fitting.solvers.eigenpairs import leading_eigenpairs
+from onesided.pairs.moments import hajek
 from tests.conftest import random_panel
 
 BASELINES = [
@@ -88,13 +88,13 @@ def test_rows_are_filled_in(baseline):
 
 def test_the_same_seed_gives_the_same_model_at_any_number_of_threads(baseline, monkeypatch):
     panel = random_panel(1, n=300)
-    for size in ("baselines.alternating_gd.BLOCK_ENTRIES", "objective.pairs.BLOCK_PAIRS"):
+    for size in ("baselines.alternating_gd.BLOCK_ENTRIES", "fitting.objective.pairs.BLOCK_PAIRS"):
         monkeypatch.setattr(f"onesided.{size}", 50)
-    monkeypatch.setattr("onesided.objective.pairs.PAIRS_OF_A_COLUMN", 1)
-    monkeypatch.setattr(local, "SMALLEST_BLOCK", 50)
+    monkeypatch.setattr("onesided.fitting.objective.pairs.PAIRS_OF_A_COLUMN", 1)
+    monkeypatch.setattr("onesided.engines.threads.SMALLEST_BLOCK", 50)
     found = []
     for threads in ("1", "2", "3"):
-        monkeypatch.setenv(local.THREADS_VARIABLE, threads)
+        monkeypatch.setenv(THREADS_VARIABLE, threads)
         model = baseline.fit(panel)
         found.append((model.factor_, model.mean_, model.transform(panel)))
     for other in found[1:]:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from onesided import OneSidedCompletion, PairMoments, Panel, synthetic
-from onesided.blending import Blend, _best, _products, blended_means, choose_blend
-from onesided.moments import hajek, hajek_at
-from onesided.row_space import complete
+from onesided.fitting.blending import Blend, _best, _products, blended_means, choose_blend
+from onesided.fitting.moment_solution import complete
+from onesided.pairs.moments import hajek, hajek_at
 from tests.conftest import random_panel
 
 
@@ -26,7 +26,7 @@ def test_products_are_those_of_the_rows():
 def test_of_rows_with_many_products_some_stand_for_all(monkeypatch):
     panel = random_panel(0, n=400, d=12, low=5, high=11)
     everything = _products(panel, np.arange(400), np.random.default_rng(0))
-    monkeypatch.setattr("onesided.blending.PRODUCTS_OF_A_ROW", 4)
+    monkeypatch.setattr("onesided.fitting.blending.PRODUCTS_OF_A_ROW", 4)
     some = _products(panel, np.arange(400), np.random.default_rng(0))
     assert len(some.values) == 400 * 4
     assert np.all(some.i < some.j)
@@ -61,7 +61,7 @@ def test_the_gain_is_a_difference_of_squared_errors(monkeypatch, kappa, mean_kap
         by_row = np.bincount(products.rows, products.weights * gain, 400)
         if by_row.sum() > max(best, 2 * np.sqrt(400 * by_row.var())):
             best, expected = by_row.sum(), Blend(kappa, one)
-    monkeypatch.setattr("onesided.blending.KAPPAS", np.array([kappa]))
+    monkeypatch.setattr("onesided.fitting.blending.KAPPAS", np.array([kappa]))
     assert _best(products, at, np.vecdot(Y[i], Y[j]), candidates) == expected
     if fits:
         assert expected.means == mean_kappa
@@ -121,7 +121,7 @@ def test_it_is_deterministic_and_can_be_given():
 
 
 def test_a_panel_with_too_many_products_is_not_blended(monkeypatch):
-    monkeypatch.setattr("onesided.blending.MOST_PRODUCTS", 10)
+    monkeypatch.setattr("onesided.fitting.blending.MOST_PRODUCTS", 10)
     assert choose_blend(random_panel(0), lambda rows: pytest.fail("not fitted"), 0) == Blend()
 
 

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from onesided import OneSidedCompletion, Panel, refinement, synthetic
-from onesided.checkpoint import Checkpoint, Checksum
 from onesided.errors import InputError
-from onesided.solvers.lbfgs import lbfgs
+from onesided.fitting.solvers.lbfgs import lbfgs
+from onesided.panels.fingerprint import Checksum
+from onesided.storage.checkpoint import Checkpoint
 
 
 class StoppedError(Exception):

@@ -274,7 +274,7 @@ def no_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def work(*_: Any, **__: Any) -> None:
         raise AssertionError("work was done")
 
-    monkeypatch.setattr("onesided.tables.open_table", work)
+    monkeypatch.setattr("onesided.panels.table_files.open_table", work)
     monkeypatch.setattr("onesided.report.digits.recover_digits", work)
     monkeypatch.chdir(tmp_path)
 
@@ -573,7 +573,11 @@ def test_interrupted_while_fitting(home: Path, tmp_path: Path, monkeypatch: pyte
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    for target in ("onesided.selection.complete", "safetensors.numpy.save", "onesided.tables.open_table"):
+    for target in (
+        "onesided.fitting.selection.complete",
+        "safetensors.numpy.save",
+        "onesided.panels.table_files.open_table",
+    ):
         with monkeypatch.context() as patched:
             patched.setattr(target, interrupt)
             result = run("fit", home / "table.csv", "-o", tmp_path / "m", "--rank", 2)
@@ -592,7 +596,7 @@ def test_a_fit_that_was_stopped_goes_on(home: Path, tmp_path: Path, monkeypatch:
     with monkeypatch.context() as patched:
         patched.setattr("onesided.kernels.cpu.row_pass", interrupt)  # only what sets up is done once more
         patched.setattr("onesided.kernels.posterior.column_sums", interrupt)
-        patched.setattr("onesided.objective.rows.RowObjective.value_and_gradient", lambda *_: (0.0, None))
+        patched.setattr("onesided.fitting.objective.rows.RowObjective.value_and_gradient", lambda *_: (0.0, None))
         assert run(*arguments).exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
 
@@ -740,7 +744,7 @@ def test_a_checkpoint_says_that_it_is_kept_and_used(home: Path, tmp_path: Path, 
         def interrupted(*_: Any, **__: Any) -> None:
             raise KeyboardInterrupt
 
-        patched.setattr("onesided.completion.fit_row_space", interrupted)
+        patched.setattr("onesided.estimators.completion.fit_row_space", interrupted)
         stopped = run(*arguments)
     assert (stopped.exit_code, kept.exists()) == (1, True)
     assert f"What was done is kept in {kept}: the same command goes on from there." in stopped.stderr

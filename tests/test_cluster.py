@@ -22,17 +22,17 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from onesided import HajekGD, OneSidedCompletion, PairMoments, Panel, synthetic
 from onesided.cli import main
-from onesided.engines.cluster import connect, current, read, spread
-from onesided.engines.cluster.nodes import Cluster, Slot
-from onesided.engines.cluster.shards import Stretched
 from onesided.engines.engine import engine_for
+from onesided.engines.ray import connect, current, read, spread
+from onesided.engines.ray.cluster import Cluster, Slot
+from onesided.engines.ray.panel import Stretched
 from onesided.errors import InputError
-from onesided.packed import load_packed, write_packed
+from onesided.fitting.bootstrap import bootstrap
+from onesided.model.recommendation import best_unseen
+from onesided.panels.packed.format import load_packed, write_packed
 from onesided.privacy import Privacy
 from onesided.privacy.curator import Curator
 from onesided.privacy.gradient import release_by_gradient
-from onesided.recommendation import best_unseen
-from onesided.uncertainty import bootstrap
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]  # Ray's threads warn of what is theirs
 

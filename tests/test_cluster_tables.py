@@ -17,9 +17,9 @@ from onesided import InputError, Panel
 
 ray = pytest.importorskip("ray")
 
-from onesided.engines.cluster import tables  # noqa: E402
-from onesided.engines.cluster.nodes import fetched  # noqa: E402
-from onesided.engines.cluster.tables import gather  # noqa: E402
+from onesided.engines.ray import shuffle  # noqa: E402
+from onesided.engines.ray.cluster import fetched  # noqa: E402
+from onesided.engines.ray.shuffle import gather  # noqa: E402
 
 pytestmark = [
     pytest.mark.cluster,
@@ -50,9 +50,9 @@ def cluster():
 @pytest.fixture
 def small_units(monkeypatch):
     """Tasks that read few lines, so that there are many of them."""
-    monkeypatch.setattr(tables, "LINES", 400)
-    monkeypatch.setattr(tables, "LINES_APIECE", 1)
-    monkeypatch.setattr(tables, "AT_A_TIME", 300)
+    monkeypatch.setattr(shuffle, "LINES", 400)
+    monkeypatch.setattr(shuffle, "LINES_APIECE", 1)
+    monkeypatch.setattr(shuffle, "AT_A_TIME", 300)
 
 
 def entries(text=False, lines=3000, seed=0, dtype=np.float32):
@@ -265,7 +265,7 @@ def test_killed_workers(cluster, small_units, tmp_path, monkeypatch):
     """Each task of the second pass whose file has no mark beside it makes one and dies."""
     table = entries()
     folder = write(tmp_path / "t", table)
-    split = tables._split
+    split = shuffle._split
 
     def dying(survey, sources, *blocks):
         mark = f"{sources[0].path}.died"
@@ -274,7 +274,7 @@ def test_killed_workers(cluster, small_units, tmp_path, monkeypatch):
             os.kill(os.getpid(), signal.SIGKILL)
         return split(survey, sources, *blocks)
 
-    monkeypatch.setattr(tables, "_split", dying)
+    monkeypatch.setattr(shuffle, "_split", dying)
     same(gather(folder, **NAMES, pieces=3), Panel.from_table(table, **NAMES))
     assert len(list(folder.glob("*.died"))) == 3
 
@@ -282,14 +282,14 @@ def test_killed_workers(cluster, small_units, tmp_path, monkeypatch):
 def test_node_lost_meanwhile(cluster, small_units, tmp_path, monkeypatch):
     table = entries()
     folder = write(tmp_path / "t", table)
-    split = tables._split
+    split = shuffle._split
 
     def slow(survey, sources, *blocks):
         (folder / ray.get_runtime_context().get_node_id()).touch()
         time.sleep(0.5)
         return split(survey, sources, *blocks)
 
-    monkeypatch.setattr(tables, "_split", slow)
+    monkeypatch.setattr(shuffle, "_split", slow)
     node = cluster.add_node(**NODE)
     cluster.wait_for_nodes()
     working = folder / node.node_id

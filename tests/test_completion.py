@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 
 from onesided import HajekGD, InputError, OneSidedCompletion, PairMoments, Panel, synthetic
-from onesided.objective.pairs import PairObjective
-from onesided.solvers.gradient_descent import random_start
+from onesided.fitting.objective.pairs import PairObjective
+from onesided.fitting.solvers.gradient_descent import random_start
 from tests.conftest import random_panel
 
 
@@ -635,7 +635,7 @@ def test_weights_below_one_are_relative():
 
 
 def test_warnings_point_to_the_line_that_fitted(monkeypatch):
-    monkeypatch.setattr("onesided.completion.MEMORY", 10)
+    monkeypatch.setattr("onesided.estimators.completion.MEMORY", 10)
     panel = random_panel(0, n=100)
     with pytest.warns(UserWarning, match="not refined") as caught:
         OneSidedCompletion(rank=1, center="columns", diagonal="free").fit(panel)

@@ -20,7 +20,7 @@ import pytest
 from onesided import InputError, Panel, datasets
 from onesided.datasets import CATALOGUE, Release, catalogue, find, genotypes, loading
 from onesided.datasets.genotype_files import genotype_files
-from onesided.packed import load_packed, write_packed
+from onesided.panels.packed.format import load_packed, write_packed
 
 MOVIES = [(1, 31, 2.5), (1, 50, 4.0), (2, 31, 3.0), (7, 50, 0.5)]
 DENSE = np.array([[2.5, 4.0], [3.0, np.nan], [np.nan, 0.5]])

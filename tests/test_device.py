@@ -14,16 +14,17 @@ from onesided import HajekGD, InputError, OneSidedCompletion, Panel, synthetic
 from onesided.arrays import host
 from onesided.cli import main
 from onesided.engines.engine import engine_for
-from onesided.moments import PairMoments
+from onesided.fitting.moment_solution import complete
+from onesided.fitting.refinement import refine
+from onesided.pairs.measured import Measured
+from onesided.pairs.moments import PairMoments
 from onesided.privacy import Privacy
-from onesided.refinement import refine
-from onesided.row_space import complete
-from onesided.second_moment import Measured
 from tests.conftest import random_panel
 
 torch = pytest.importorskip("torch")
 
-from onesided.engines import device, placing  # noqa: E402  torch may not be there
+from onesided.engines import gpu as device  # noqa: E402
+from onesided.engines import placement  # noqa: E402  torch may not be there
 from onesided.kernels import gpu  # noqa: E402
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -180,14 +181,14 @@ def test_values_are_held_in_the_smallest_type_that_holds_them(values, expected):
 
 
 def test_a_block_method_starts_as_well(monkeypatch):
-    monkeypatch.setattr("onesided.solvers.spectral.LONG", 10)
+    monkeypatch.setattr("onesided.fitting.solvers.spectral.LONG", 10)
     panel = mixture()
     one, other = (complete(p, rank=3, center="both", tol=1e-10) for p in (panel, there(panel)))
     assert apart(one.factor, other.factor) < 1e-3
 
 
 def test_large_factors_are_minimised_with_less_memory(monkeypatch):
-    monkeypatch.setattr("onesided.solvers.lbfgs.LARGE", 10)
+    monkeypatch.setattr("onesided.fitting.solvers.lbfgs.LARGE", 10)
     panel = mixture()
     one, other = (complete(p, rank=3, center="both", tol=1e-10) for p in (panel, there(panel)))
     assert apart(one.factor, other.factor) < 1e-3
@@ -218,13 +219,13 @@ def test_the_device_is_not_part_of_a_saved_model(tmp_path):
 
 def test_auto_takes_a_gpu_for_large_panels_only(monkeypatch):
     panel = mixture(300)
-    assert placing.placed(panel, "auto") is panel
-    monkeypatch.setattr(placing, "WORTH", 100)
-    assert placing.placed(panel, "auto").place is not None
+    assert placement.placed(panel, "auto") is panel
+    monkeypatch.setattr(placement, "WORTH", 100)
+    assert placement.placed(panel, "auto").place is not None
     monkeypatch.setattr(device, "_free", lambda _: 10)  # no room
-    assert placing.placed(panel, "auto") is panel
-    monkeypatch.setattr(placing, "find_spec", lambda name: None)
-    assert placing.placed(panel, "auto") is panel
+    assert placement.placed(panel, "auto") is panel
+    monkeypatch.setattr(placement, "find_spec", lambda name: None)
+    assert placement.placed(panel, "auto") is panel
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "CUDA", ""])
@@ -236,15 +237,15 @@ def test_names_that_are_no_device(name):
 def test_no_gpu_no_pytorch(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(placing, "WORTH", 100)
-    assert placing.placed(mixture(100), "auto").place is None
+    monkeypatch.setattr(placement, "WORTH", 100)
+    assert placement.placed(mixture(100), "auto").place is None
     with pytest.raises(InputError, match="finds no GPU; install a build of PyTorch for CUDA"):
         OneSidedCompletion(1, device="cuda").fit(mixture(100))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(InputError, match=r"device='cuda:5': there are 2 GPUs, cuda:0, cuda:1; name one that is there"):
         OneSidedCompletion(1, device="cuda:5").fit(mixture(100))
-    monkeypatch.setitem(sys.modules, "onesided.engines.device", None)
+    monkeypatch.setitem(sys.modules, "onesided.engines.gpu", None)
     with pytest.raises(InputError, match=r"needs PyTorch, which cannot be imported .*pip install 'onesided\[gpu\]'"):
         OneSidedCompletion(1, device="cuda").fit(mixture(100))
 
@@ -303,7 +304,7 @@ def test_a_model_that_was_fitted_can_be_used(monkeypatch):
         assert model.transform(panel).shape[0] == 200
     with pytest.warns(UserWarning, match=streamed):
         assert model.bootstrap(replicates=2, random_state=0).unsettled == 0
-    assert placing.placed(panel, "auto", rank=9).place is None
+    assert placement.placed(panel, "auto", rank=9).place is None
 
 
 def test_private_fits_are_refused():

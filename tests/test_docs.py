@@ -339,7 +339,7 @@ def test_docstrings_become_markdown() -> None:
     assert "| a | b |\n| --- | --- |\n| 1 | of \\|Ω\\| pairs |" in as_markdown(table)
     assert "|  |  |\n| --- | --- |\n| a | b |" in as_markdown("==  ====\na   b\n==  ====\n")
     assert as_markdown("See.\n\n>>> 1 + 1\n2\n").endswith("```pycon\n>>> 1 + 1\n2\n```")
-    assert "<code>onesided.panel</code>" in as_markdown("In :mod:`onesided.panel`.")
+    assert "<code>onesided.panels.panel</code>" in as_markdown("In :mod:`onesided.panels.panel`.")
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:

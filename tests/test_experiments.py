@@ -18,7 +18,7 @@ from onesided.experiments.experiment import Expectation, Experiment, run
 from onesided.experiments.panels import Panels
 from onesided.experiments.split import cut, moments_of
 from onesided.experiments.summaries import markdown, mean_and_deviation
-from onesided.moments import PairMoments, hajek
+from onesided.pairs.moments import PairMoments, hajek
 from tests.conftest import random_panel
 
 TOY = Experiment(

@@ -14,8 +14,8 @@ from onesided.experiments.experiment import run
 from onesided.experiments.metrics import Repetitions
 from onesided.experiments.panels import Panels
 from onesided.experiments.thinning import thinned
-from onesided.moments import PairMoments, hajek, hajek_variance
-from onesided.panel import Panel
+from onesided.pairs.moments import PairMoments, hajek, hajek_variance
+from onesided.panels.panel import Panel
 
 TINY = {"n": 200, "d": 20, "rank": 2, "p": [0.01, 0.1, 0.3], "seeds": 1}
 SETTINGS = {

@@ -9,14 +9,14 @@ from functools import partial
 import numpy as np
 import pytest
 
-from onesided.completion import OneSidedCompletion
+from onesided.estimators.completion import OneSidedCompletion
+from onesided.estimators.hajek_gd import HajekGD
 from onesided.experiments import experiment, synthetic_recovery, theorem_3_4
 from onesided.experiments.experiment import run
 from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
-from onesided.hajek_gd import HajekGD
-from onesided.moments import PairMoments
-from onesided.solvers.gradient_descent import stable_step
+from onesided.fitting.solvers.gradient_descent import stable_step
+from onesided.pairs.moments import PairMoments
 from onesided.synthetic import common_means
 
 pytest.importorskip("matplotlib")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from onesided import InputError, Panel
-from onesided.imputation import BestLinearPredictor, LeastSquares, check_positions
+from onesided.model.imputation import BestLinearPredictor, LeastSquares, check_positions
 from tests.conftest import random_panel
 
 
@@ -41,7 +41,7 @@ def test_positions_agree_with_whole_rows(predictor, monkeypatch):
     shuffled = np.random.default_rng(0).permutation(len(rows))
     rows, columns = rows[shuffled], columns[shuffled]
     for chunk in (1 << 21, 30):  # rows in one piece, and a few at a time
-        monkeypatch.setattr("onesided.imputation.CHUNK", chunk)
+        monkeypatch.setattr("onesided.model.imputation.CHUNK", chunk)
         values, spread = predictor.impute_at(panel, rows, columns)
         np.testing.assert_allclose(values, filled[rows, columns], rtol=1e-12)
         np.testing.assert_allclose(spread, deviation[rows, columns], rtol=1e-12)

@@ -56,8 +56,8 @@ def test_plain_words_then_numbers(table):
 
 
 def test_estimates_are_marked(table, monkeypatch):
-    monkeypatch.setattr("onesided.omega.COUNTED_PRODUCTS", 1)
-    monkeypatch.setattr("onesided.omega.LEAST_SAMPLE", 7)
+    monkeypatch.setattr("onesided.pairs.size.COUNTED_PRODUCTS", 1)
+    monkeypatch.setattr("onesided.pairs.size.LEAST_SAMPLE", 7)
     printed = run(table, "--non-finite", "drop").stdout
     assert "pairs seen            about " in printed
     assert " ± " in printed

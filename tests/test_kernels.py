@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onesided.kernels import clipped, cpu, factorization, pairs, posterior, reference, text
+from onesided.kernels import clipped, cpu, factorization, integers, pairs, posterior, reference
 
 RNG = np.random.default_rng(7)
 
@@ -106,7 +106,7 @@ def test_read_integers(strings):
     characters = np.frombuffer(b"".join(written), np.uint8)
     actual, expected = np.empty(len(written), np.int64), np.empty(len(written), np.int64)
     plain = reference.read_integers(starts, characters, expected)
-    assert text.read_integers(starts, characters, actual) == plain
+    assert integers.read_integers(starts, characters, actual) == plain
     if plain:
         np.testing.assert_array_equal(actual, expected)
 

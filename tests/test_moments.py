@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onesided import HajekGD, InputError, PairMoments, Panel, memory, omega, synthetic
-from onesided.engines import local
+from onesided.engines.threads import THREADS_VARIABLE
 from onesided.kernels import pairs
-from onesided.moments import (
+from onesided.pairs.moments import (
     hajek,
     hajek_variance,
     horvitz_thompson,
@@ -90,7 +90,7 @@ def test_threads_do_not_change_a_bit(monkeypatch, weighted, make):
     whole = PairMoments.from_panel(panel)
     monkeypatch.setattr(omega, "BLOCK_PRODUCTS", 100)
     for threads in (1, 2, 3):
-        monkeypatch.setenv(local.THREADS_VARIABLE, str(threads))
+        monkeypatch.setenv(THREADS_VARIABLE, str(threads))
         same(PairMoments.from_panel(panel), whole)
     assert len(omega.EntriesByColumn(panel).blocks()) > 1
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onesided import InputError
-from onesided.names import Names, read_names
+from onesided.column_names import Names, read_names
 
 IDS = np.array([1, 2, 50, 1977])
 

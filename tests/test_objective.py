@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onesided import InputError, PairMoments, Panel, synthetic
-from onesided.moments import hajek
-from onesided.objective.pairs import PairObjective
-from onesided.objective.penalties import incoherence
-from onesided.objective.rows import RowObjective, mean_squared_pair_error
+from onesided.fitting.objective.pairs import PairObjective
+from onesided.fitting.objective.penalties import incoherence
+from onesided.fitting.objective.rows import RowObjective, mean_squared_pair_error
+from onesided.pairs.moments import hajek
 from tests.conftest import random_panel
 
 
@@ -186,7 +186,7 @@ def test_rough_products_are_those_of_some_rows(monkeypatch):
     objective = RowObjective(panel, row_effect=True)
     exact = objective.products(V)
     np.testing.assert_array_equal(objective.rough_products(V), exact)
-    monkeypatch.setattr("onesided.engines.processor.SAMPLED_ENTRIES", 6000)  # a quarter of them
+    monkeypatch.setattr("onesided.engines.cpu.SAMPLED_ENTRIES", 6000)  # a quarter of them
     rough = RowObjective(panel, row_effect=True).rough_products(V)
     assert 0 < np.linalg.norm(rough - exact) < 0.15 * np.linalg.norm(exact)
 

@@ -25,11 +25,10 @@ from click.testing import CliRunner
 
 from onesided import InputError, OneSidedCompletion, Panel, synthetic
 from onesided.cli import main
-from onesided.packed import is_packed, load_packed
-from onesided.packing import entries, workshop
-from onesided.packing import pack as packing
-from onesided.packing.pack import pack
-from onesided.tables import open_table
+from onesided.panels.packed import resume, scan, sort
+from onesided.panels.packed.format import is_packed, load_packed
+from onesided.panels.packed.sort import pack
+from onesided.panels.table_files import open_table
 
 HEADER = "user,item,rating\n"
 
@@ -37,9 +36,9 @@ HEADER = "user,item,rating\n"
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of few lines, so that a small table has several and rows lie across their ends."""
-    for module in (entries, workshop):
+    for module in (scan, resume):
         monkeypatch.setattr(module, "LINES", 16)
-    monkeypatch.setattr(packing, "BLOCK_LINES", 40)
+    monkeypatch.setattr(sort, "BLOCK_LINES", 40)
 
 
 @pytest.fixture
@@ -376,31 +375,29 @@ def test_what_is_packed(packed: Path) -> None:
 KILLED = """
     import os, signal, sys
     from pathlib import Path
-    from onesided import packed
-    from onesided.packing import pack as packing
-    from onesided.packing import workshop
+    from onesided.panels.packed import format, resume, sort
 
     def dies(*args, **kwargs):
         os.kill(os.getpid(), signal.SIGKILL)
 
     place, path, tables = sys.argv[1], sys.argv[2], sys.argv[3:]
-    note = packing.Workshop._write
+    note = sort.Workshop._write
     def noted(work):
         if place == f"before {list(work.finished)[-1]}":
             dies()  # it is there, but not noted
         note(work)
         if place == f"after {list(work.finished)[-1]}":
             dies()
-    packing.Workshop._write = noted
+    sort.Workshop._write = noted
     if place == "inside":
-        packing.PackedWriter.finish = dies
+        sort.PackedWriter.finish = dies
     if place == "before the header":
-        packed.os.replace = lambda *names: dies() if Path(names[1]) == Path(path, "panel.json") else os.rename(*names)
+        format.os.replace = lambda *names: dies() if Path(names[1]) == Path(path, "panel.json") else os.rename(*names)
     if place == "in its place":
-        packing.Workshop.finish = dies
+        sort.Workshop.finish = dies
     if place == "before the end":
-        workshop.shutil.rmtree = dies
-    packing.pack(tables, path)
+        resume.shutil.rmtree = dies
+    sort.pack(tables, path)
 """
 PLACES = [
     "after entries-0.parquet",
@@ -478,7 +475,7 @@ def test_stopped_by_hand(tmp_path: Path, write: Callable[..., Path], monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(packing, "compress", stopped)
+        patch.setattr(sort, "compress", stopped)
         table = write(f"{HEADER}1,2,3\n")
         result = CliRunner().invoke(main, ["pack", str(table), "-o", str(tmp_path / "panel")])
     assert result.exit_code == 1
@@ -502,7 +499,7 @@ def test_what_goes_wrong_in_a_sort(tmp_path: Path, found: Exception, told: Any, 
         def execute(self, *_: Any) -> None:
             raise found
 
-    here = workshop.Workshop(tmp_path, 64, lambda title: nullcontext(print), print, Failing(), {})
+    here = resume.Workshop(tmp_path, 64, lambda title: nullcontext(print), print, Failing(), {})
     with pytest.raises(told, match=message):
         here.sql("SELECT 1")
 

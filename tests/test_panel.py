@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onesided import InputError, Panel, as_panel
-from onesided.compressed import LARGEST_VALUE
-from onesided.ids import find_ids
+from onesided.panels.csr import LARGEST_VALUE
+from onesided.panels.ids import find_ids
 
 NAN, INF = float("nan"), float("inf")
 NAMES = {"row": "who", "column": "what", "value": "stars"}

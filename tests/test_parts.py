@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from onesided import HajekGD, OneSidedCompletion, Panel
-from onesided.parts import ALONE, linked_parts
+from onesided.pairs.linkage import ALONE, linked_parts
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onesided.pooling import Spread, pull, pulled, variance_between, variance_within
+from onesided.model.shrinkage import Spread, pull, pulled, variance_between, variance_within
 
 
 def grouped(between, draw, groups=40_000, seed=0):

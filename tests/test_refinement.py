@@ -9,9 +9,9 @@ import pytest
 
 from onesided import Panel, synthetic
 from onesided.engines.engine import engine_for
+from onesided.fitting.moment_solution import complete
+from onesided.fitting.refinement import refine, working_memory
 from onesided.kernels.reference import posterior_sums, unpacked
-from onesided.refinement import refine, working_memory
-from onesided.row_space import complete
 from tests.conftest import random_panel
 
 

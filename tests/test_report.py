@@ -19,28 +19,28 @@ from click.testing import CliRunner
 from onesided import HajekGD, InputError, OneSidedCompletion, Panel, Privacy, synthetic
 from onesided.cli import main
 from onesided.cli.report import report as report_command
+from onesided.column_names import Names
 from onesided.experiments.metrics import held_out_squared_error
-from onesided.moments import PairMoments
-from onesided.names import Names
-from onesided.packed import write_packed
+from onesided.fitting.bootstrap import bootstrap
+from onesided.fitting.selection import Selection, Setting, Trial, fit_row_space
+from onesided.model.similarity import deviations
+from onesided.pairs.moments import PairMoments
+from onesided.panels.packed.format import write_packed
 from onesided.report import held_out, pair_errors
 from onesided.report.bands import REPLICATES, SpectrumBands, beat_rank_zero
 from onesided.report.column_map import ColumnMap
 from onesided.report.components import Components
-from onesided.report.found import Found
+from onesided.report.data import Observed, bins
+from onesided.report.formatting import fixed, number, percent_with_error, share, with_error
 from onesided.report.held_out import Coverage
-from onesided.report.made import Made
-from onesided.report.observed import Observed, bins
 from onesided.report.pair_chart import pair_chart
-from onesided.report.pictures import VARIABLES, drawn, label_points
+from onesided.report.provenance import Made
 from onesided.report.quality import Quality, _verdict
 from onesided.report.report import Report
+from onesided.report.row_space import Found
 from onesided.report.spectrum import spectrum
 from onesided.report.style import DARK, LIGHT
-from onesided.report.words import fixed, number, percent_with_error, share, with_error
-from onesided.selection import Selection, Setting, Trial, fit_row_space
-from onesided.similarity import deviations
-from onesided.uncertainty import bootstrap
+from onesided.report.svg import VARIABLES, drawn, label_points
 
 NAMES = ["tea & <b>rye</b>", "$\\frac{1}{0}$", "寿司" * 20, "Ω\x00", '"quoted"', "https://example.org/?a=1&b=2"]
 

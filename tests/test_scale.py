@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from onesided import HajekGD, InputError, OneSidedCompletion, PairMoments, synthetic
-from onesided.engines import local
+from onesided.engines import threads
 from tests.conftest import random_panel
 
 
@@ -23,7 +23,7 @@ def panel():
 
 
 def with_threads(monkeypatch, count, work):
-    monkeypatch.setenv(local.THREADS_VARIABLE, str(count))
+    monkeypatch.setenv(threads.THREADS_VARIABLE, str(count))
     return work()
 
 
@@ -50,40 +50,40 @@ def test_moments_and_imputation_are_bit_identical_too(monkeypatch, panel):
 
 
 def test_the_panel_is_cut_into_several_blocks(panel):
-    engine = local.LocalEngine(panel)
+    engine = threads.LocalEngine(panel)
     assert len(engine.blocks) > 2
     assert sum(len(block.weights) for block in engine.blocks) == panel.n_rows
 
 
 @pytest.mark.parametrize("value", ["0", "two", "-1"])
 def test_a_bad_number_of_threads_is_refused(monkeypatch, value):
-    monkeypatch.setenv(local.THREADS_VARIABLE, value)
+    monkeypatch.setenv(threads.THREADS_VARIABLE, value)
     with pytest.raises(InputError, match=f"ONESIDED_NUM_THREADS='{value}': expected a whole number of at least 1"):
-        local.thread_count()
+        threads.thread_count()
 
 
 @pytest.mark.parametrize("target", [1, 3, 7, 100])
 def test_cuts_cover_all_rows_once(target):
     indptr = np.concatenate([[0], np.cumsum([0, 5, 0, 0, 2, 9, 1, 0])])
-    pieces = local.cut(indptr, target)
+    pieces = threads.cut(indptr, target)
     assert [row for first, last in pieces for row in range(first, last)] == list(range(8))
-    assert local.cut(np.array([0, 0, 0]), 4) == [(0, 2)]
+    assert threads.cut(np.array([0, 0, 0]), 4) == [(0, 2)]
 
 
 def test_an_error_in_a_block_is_raised(panel):
     def fail(block):
         raise RuntimeError("broken block")
 
-    engine = local.LocalEngine(panel)
+    engine = threads.LocalEngine(panel)
     with pytest.raises(RuntimeError, match="broken block"):
         engine.sum(fail)
 
 
-@pytest.mark.parametrize("threads", ["1", "3"])
-def test_no_block_is_begun_after_one_has_failed(monkeypatch, panel, threads):
-    monkeypatch.setenv(local.THREADS_VARIABLE, threads)
-    monkeypatch.setattr(local, "SMALLEST_BLOCK", 1)
-    engine, begun = local.LocalEngine(panel), []
+@pytest.mark.parametrize("count", ["1", "3"])
+def test_no_block_is_begun_after_one_has_failed(monkeypatch, panel, count):
+    monkeypatch.setenv(threads.THREADS_VARIABLE, count)
+    monkeypatch.setattr(threads, "SMALLEST_BLOCK", 1)
+    engine, begun = threads.LocalEngine(panel), []
 
     def fail(block):
         begun.append(block)
@@ -91,13 +91,13 @@ def test_no_block_is_begun_after_one_has_failed(monkeypatch, panel, threads):
 
     with pytest.raises(KeyboardInterrupt):
         engine.sum(fail)
-    assert len(begun) <= int(threads) < len(engine.blocks)
+    assert len(begun) <= int(count) < len(engine.blocks)
 
 
 def test_blocks_are_added_in_order_whoever_is_first(monkeypatch, panel):
-    monkeypatch.setenv(local.THREADS_VARIABLE, "3")
-    monkeypatch.setattr(local, "SMALLEST_BLOCK", 1)
-    engine = local.LocalEngine(panel)
+    monkeypatch.setenv(threads.THREADS_VARIABLE, "3")
+    monkeypatch.setattr(threads, "SMALLEST_BLOCK", 1)
+    engine = threads.LocalEngine(panel)
     exact = [np.float64(1e16), 1.0, -1e16, *[1.0] * (len(engine.blocks) - 3)]  # the order of these decides
     expected = sum(exact)
     turn = {id(block): k for k, block in enumerate(engine.blocks)}

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from onesided import InputError, PairMoments, Panel, SecondMoment
-from onesided.moments import standard_errors
-from onesided.second_moment import Entry, Measured
+from onesided.model.second_moment import Entry
+from onesided.pairs.measured import Measured
+from onesided.pairs.moments import standard_errors
 from tests.conftest import random_panel
 
 KAPPA = 3.0
@@ -48,7 +49,7 @@ def expected(name, panel, low_rank):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("mean", [False, True])
 def test_outputs(name, weighted, mean, monkeypatch):
-    monkeypatch.setattr("onesided.second_moment.PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr("onesided.model.second_moment.PAIRS_AT_ONCE", 7)
     panel, operator, low_rank = build(weighted, mean)
     T, truth = getattr(operator, name), expected(name, panel, low_rank)
     assert T.output == name

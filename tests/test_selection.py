@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from onesided import InputError, OneSidedCompletion, Panel, synthetic
-from onesided.imputation import BestLinearPredictor
-from onesided.selection import Setting, affordable_ranks, fit_row_space, select
+from onesided.fitting.selection import Setting, affordable_ranks, fit_row_space, select
+from onesided.model.imputation import BestLinearPredictor
 from tests.conftest import random_panel
 
 
@@ -152,8 +152,8 @@ def test_ranks_end_with_the_columns_and_with_memory():
 
 
 def test_a_panel_too_wide_to_refine_says_so(monkeypatch):
-    monkeypatch.setattr("onesided.completion.MEMORY", 1000)
-    monkeypatch.setattr("onesided.selection.MEMORY", 1000)
+    monkeypatch.setattr("onesided.estimators.completion.MEMORY", 1000)
+    monkeypatch.setattr("onesided.fitting.selection.MEMORY", 1000)
     panel = random_panel(0, n=200)
     with pytest.warns(UserWarning, match=r'is not refined: for 12 columns .* pass refine="variational"'):
         model = OneSidedCompletion(random_state=0).fit(panel)

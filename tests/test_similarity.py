@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from onesided import InputError, OneSidedCompletion, Panel, synthetic
-from onesided.similarity import correlations, deviations, standard_errors
+from onesided.model.similarity import correlations, deviations, standard_errors
 
 
 def mixture(n=2000, d=60, rank=3, entries=8, noise=0.7, seed=0):

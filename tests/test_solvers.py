@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from onesided import PairMoments, Panel, synthetic
-from onesided.objective.pairs import PairObjective
-from onesided.objective.rows import RowObjective
-from onesided.solvers.gradient_descent import gradient_descent, random_start
-from onesided.solvers.lbfgs import lbfgs
-from onesided.solvers.result import REMEDIES
-from onesided.solvers.spectral import spectral_start, top_eigenpairs
+from onesided.fitting.objective.pairs import PairObjective
+from onesided.fitting.objective.rows import RowObjective
+from onesided.fitting.solvers.gradient_descent import gradient_descent, random_start
+from onesided.fitting.solvers.lbfgs import lbfgs
+from onesided.fitting.solvers.result import REMEDIES
+from onesided.fitting.solvers.spectral import spectral_start, top_eigenpairs
 from tests.conftest import random_panel
 
 

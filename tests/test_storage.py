@@ -18,7 +18,7 @@ import pytest
 from safetensors.numpy import load, save
 
 from onesided import HajekGD, InputError, OneSidedCompletion, PairMoments, Panel, storage, synthetic
-from onesided.moments import hajek, standard_errors
+from onesided.pairs.moments import hajek, standard_errors
 
 WEIGHTS = np.linspace(0.5, 2.0, 200)
 TEXTS = np.array([f"column {k} – ü" for k in range(9)], dtype=object)

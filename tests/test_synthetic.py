@@ -11,7 +11,7 @@ from scipy import stats
 
 from onesided import synthetic
 from onesided.errors import InputError
-from onesided.panel import Panel
+from onesided.panels.panel import Panel
 from onesided.synthetic import (
     Truth,
     common_means,

@@ -7,9 +7,9 @@ import pytest
 from scipy.stats import norm
 
 from onesided import InputError, PairMoments, Panel, measurement, uncertainty
-from onesided.measurement import measured_errors
-from onesided.moments import hajek, standard_errors
-from onesided.uncertainty import bootstrap
+from onesided.fitting.bootstrap import bootstrap
+from onesided.pairs.lookup import measured_errors
+from onesided.pairs.moments import hajek, standard_errors
 from tests.conftest import random_panel
 
 LEVEL, REPEATS = 0.9, 120
@@ -157,7 +157,7 @@ def results(found):
 
 
 def test_the_same_seed_gives_the_same_bits_at_any_number_of_threads(monkeypatch):
-    import onesided.engines.local as local
+    import onesided.engines.threads as local
 
     monkeypatch.setattr(local, "SMALLEST_BLOCK", 500)
     panel = population_panel(0)[0]
@@ -174,7 +174,7 @@ def test_the_same_seed_gives_the_same_bits_at_any_number_of_threads(monkeypatch)
 
 def test_replicates_are_fits_to_resampled_rows():
     """Warm starts and tolerances aside, a replicate is the estimator at twice the ridge."""
-    from onesided.row_space import complete
+    from onesided.fitting.moment_solution import complete
 
     panel = population_panel(1)[0]
     found = bootstrap(panel, rank=2, replicates=2, rng=3)

@@ -20,8 +20,8 @@ import torch
 from generated import generated_panel, longest
 
 from onesided import OneSidedCompletion, Panel
-from onesided.engines.placing import placed
-from onesided.objective.rows import mean_squared_pair_error
+from onesided.engines.placement import placed
+from onesided.fitting.objective.rows import mean_squared_pair_error
 
 
 def timed(panel: Panel, label: str, **options: Any) -> OneSidedCompletion:

@@ -11,27 +11,35 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from onesided.completion import OneSidedCompletion
     from onesided.errors import InputError
-    from onesided.hajek_gd import HajekGD
-    from onesided.moments import PairMoments
-    from onesided.packed import load_packed
-    from onesided.panel import Panel, as_panel
+    from onesided.estimators.completion import OneSidedCompletion
+    from onesided.estimators.hajek_gd import HajekGD
+    from onesided.model.second_moment import SecondMoment
+    from onesided.pairs.moments import PairMoments
+    from onesided.panels.packed.format import load_packed
+    from onesided.panels.panel import Panel, as_panel
     from onesided.privacy import Privacy
-    from onesided.second_moment import SecondMoment
 
 _HOMES = {
-    "HajekGD": "hajek_gd",
+    "HajekGD": "estimators.hajek_gd",
     "InputError": "errors",
-    "OneSidedCompletion": "completion",
-    "PairMoments": "moments",
-    "Panel": "panel",
+    "OneSidedCompletion": "estimators.completion",
+    "PairMoments": "pairs.moments",
+    "Panel": "panels.panel",
     "Privacy": "privacy",
-    "SecondMoment": "second_moment",
-    "as_panel": "panel",
-    "load_packed": "packed",
+    "SecondMoment": "model.second_moment",
+    "as_panel": "panels.panel",
+    "load_packed": "panels.packed.format",
 }
-_ROOMS = ("baselines", "datasets", "privacy", "recoverability", "report", "synthetic", "uncertainty")
+_MODULES = {
+    "baselines": "baselines",
+    "datasets": "datasets",
+    "privacy": "privacy",
+    "recoverability": "recoverability",
+    "report": "report",
+    "synthetic": "synthetic",
+    "uncertainty": "fitting.bootstrap",
+}
 
 __all__ = [
     "HajekGD",
@@ -47,12 +55,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return import_module(f"onesided.{name}")
+    if name in _MODULES:
+        return import_module(f"onesided.{_MODULES[name]}")
     if name not in _HOMES:
         raise AttributeError(f"module 'onesided' has no attribute {name!r}")
     return getattr(import_module(f"onesided.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_ROOMS})
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -3,7 +3,7 @@
 Rows of weight zero are left out throughout. With n_u entries in row u, the numbers are:
 
 **Coverage.** The share of the d(d−1)/2 pairs of columns that some row has both of, and how often. The pairs, and
-what explicit pair moments on them would take, are those of :func:`onesided.omega.pair_size`: on a large panel
+what explicit pair moments on them would take, are those of :func:`onesided.pairs.size.pair_size`: on a large panel
 estimated from a random sample of columns, with a standard error. How often is counted for a sample of columns, too,
 where Σ n_u² is above 2²³ (as large as so many steps allow, at least 64). Ω itself is never formed when it is large.
 
@@ -18,11 +18,11 @@ column j, says among how many columns the entries are really spread.
 
 **Supported rank.** K = D^−½ P D^−½ Σc, with P_ij = Σ_u w_u v_ui v_uj off the diagonal and nothing on it, values less
 their column means, w_u the row's weight over √n_u, c_j = Σ_{i≠j} N_ij the weight that column j shares with others, and
-D_jj = c_j plus a tenth of their mean (:mod:`onesided.solvers.spectral`). If entries had random signs, all structure
-would be gone and only sampling noise left: the largest eigenvalue of K then is what chance yields. A direction's
-strength is its eigenvalue over that of chance (the mean of 3 to 19 draws of signs, or their largest over 1.1 if that
-is more), and it is supported when its strength is above 1.1. The supported rank counts directions beyond the column
-means; an effect that a row has on all its entries is one of them.
+D_jj = c_j plus a tenth of their mean (:mod:`onesided.fitting.solvers.spectral`). If entries had random signs, all
+structure would be gone and only sampling noise left: the largest eigenvalue of K then is what chance yields. A
+direction's strength is its eigenvalue over that of chance (the mean of 3 to 19 draws of signs, or their largest over
+1.1 if that is more), and it is supported when its strength is above 1.1. The supported rank counts directions beyond
+the column means; an effect that a row has on all its entries is one of them.
 
 **Rows needed.** Noise lifts a real direction of h times chance to the strength s = h + 1/(4h) when h is above one half;
 a weaker one is lost. So h = (s + √(s² − 1))/2, and at most s/2 for a strength below one. It grows with √n: to reach the
@@ -56,14 +56,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.local import single_blas_thread
+from onesided.engines.threads import single_blas_thread
 from onesided.errors import InputError, counted, examples
-from onesided.objective.rows import RowObjective
-from onesided.omega import PairSize, pair_size
-from onesided.panel import Panel
-from onesided.parts import ALONE, linked_parts
-from onesided.solvers.spectral import balanced_products, damped_counts, top_eigenpairs
-from onesided.tallies import column_means
+from onesided.fitting.objective.rows import RowObjective
+from onesided.fitting.solvers.spectral import balanced_products, damped_counts, top_eigenpairs
+from onesided.pairs.column_sums import column_means
+from onesided.pairs.linkage import ALONE, linked_parts
+from onesided.pairs.size import PairSize, pair_size
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 

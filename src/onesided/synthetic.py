@@ -16,7 +16,7 @@ import numpy.typing as npt
 import scipy.linalg
 
 from onesided.errors import InputError
-from onesided.panel import Array, Panel
+from onesided.panels.panel import Array, Panel
 
 Seed = int | np.random.Generator
 

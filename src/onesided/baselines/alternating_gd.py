@@ -17,15 +17,15 @@ from sklearn.utils._param_validation import Interval
 
 from onesided.baselines.baseline import check_descent
 from onesided.baselines.matrix import MatrixBaseline
-from onesided.engines.local import cut, in_order, single_blas_thread
-from onesided.estimator import generator, warn_of_parts
-from onesided.imputation import LeastSquares
+from onesided.engines.threads import cut, in_order, single_blas_thread
+from onesided.estimators.base import generator, warn_of_parts
+from onesided.fitting.moment_solution import check_fittable
+from onesided.fitting.solvers.adam import adam
+from onesided.fitting.solvers.result import Progress
 from onesided.kernels import cpu, factorization
-from onesided.panel import Panel
-from onesided.row_space import check_fittable
-from onesided.second_moment import Measured
-from onesided.solvers.adam import adam
-from onesided.solvers.result import Progress
+from onesided.model.imputation import LeastSquares
+from onesided.pairs.measured import Measured
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 

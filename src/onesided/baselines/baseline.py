@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.errors import InputError
-from onesided.estimator import OneSidedEstimator, Unknown
-from onesided.imputation import check_positions, observed_positions
-from onesided.panel import Panel
-from onesided.second_moment import Measured, Output, SecondMoment
-from onesided.solvers.result import SolveResult
+from onesided.estimators.base import OneSidedEstimator, Unknown
+from onesided.fitting.solvers.result import SolveResult
+from onesided.model.imputation import check_positions, observed_positions
+from onesided.model.second_moment import Output, SecondMoment
+from onesided.pairs.measured import Measured
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 

@@ -21,14 +21,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from onesided.baselines.nuclear_norm import PairBaseline
 from onesided.baselines.penalty_path import Auto, PenaltyChosen, best_penalty, counting, held_out
 from onesided.baselines.proximal import PairTarget, Solution, solve
-from onesided.engines.local import single_blas_thread
-from onesided.estimator import generator, warn_of_parts
-from onesided.moments import PairMoments
-from onesided.panel import Panel
-from onesided.row_space import check_fittable, principal_axes
-from onesided.second_moment import Measured
-from onesided.solvers.result import Progress, SolveResult
-from onesided.solvers.spectral import top_eigenpairs
+from onesided.engines.threads import single_blas_thread
+from onesided.estimators.base import generator, warn_of_parts
+from onesided.fitting.moment_solution import check_fittable
+from onesided.fitting.solvers.result import Progress, SolveResult
+from onesided.fitting.solvers.spectral import top_eigenpairs
+from onesided.model.axes import principal_axes
+from onesided.pairs.measured import Measured
+from onesided.pairs.moments import PairMoments
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 

@@ -18,18 +18,19 @@ import numpy.typing as npt
 from sklearn.utils._param_validation import Interval
 
 from onesided.baselines.baseline import Baseline
+from onesided.engines.cpu import chunks
 from onesided.engines.engine import Sums
-from onesided.engines.local import single_blas_thread
-from onesided.engines.processor import chunks
-from onesided.estimator import generator, warn_of_parts, with_weights_as_counts
-from onesided.imputation import BestLinearPredictor
+from onesided.engines.threads import single_blas_thread
+from onesided.estimators.base import generator, warn_of_parts, with_weights_as_counts
+from onesided.fitting.moment_solution import check_fittable, noise_variance
+from onesided.fitting.refinement import Rows
+from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.kernels.reference import unpacked
-from onesided.panel import Panel
-from onesided.refinement import Rows
-from onesided.row_space import check_fittable, noise_variance, principal_axes
-from onesided.second_moment import Measured
-from onesided.solvers.result import Progress, SolveResult
-from onesided.tallies import column_means, tally
+from onesided.model.axes import principal_axes
+from onesided.model.imputation import BestLinearPredictor
+from onesided.pairs.column_sums import column_means, tally
+from onesided.pairs.measured import Measured
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 

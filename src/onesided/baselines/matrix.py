@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from onesided.baselines.baseline import Baseline
 from onesided.errors import InputError
-from onesided.imputation import check_positions
-from onesided.panel import Panel
-from onesided.row_space import principal_axes
+from onesided.model.axes import principal_axes
+from onesided.model.imputation import check_positions
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 

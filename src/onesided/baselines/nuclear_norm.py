@@ -17,18 +17,19 @@ import numpy.typing as npt
 from sklearn.utils._param_validation import Interval
 
 from onesided.baselines.baseline import Baseline, check_descent
-from onesided.engines.local import single_blas_thread
-from onesided.estimator import generator, warn_of_parts
-from onesided.imputation import LeastSquares
-from onesided.moments import PairMoments
-from onesided.objective.pairs import PairObjective
-from onesided.objective.penalties import nuclear_norm
-from onesided.panel import Panel
-from onesided.row_space import check_fittable, principal_axes
-from onesided.second_moment import Measured
-from onesided.solvers.adam import adam
-from onesided.solvers.gradient_descent import random_start
-from onesided.solvers.result import Progress
+from onesided.engines.threads import single_blas_thread
+from onesided.estimators.base import generator, warn_of_parts
+from onesided.fitting.moment_solution import check_fittable
+from onesided.fitting.objective.pairs import PairObjective
+from onesided.fitting.objective.penalties import nuclear_norm
+from onesided.fitting.solvers.adam import adam
+from onesided.fitting.solvers.gradient_descent import random_start
+from onesided.fitting.solvers.result import Progress
+from onesided.model.axes import principal_axes
+from onesided.model.imputation import LeastSquares
+from onesided.pairs.measured import Measured
+from onesided.pairs.moments import PairMoments
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 

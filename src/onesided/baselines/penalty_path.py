@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from onesided.solvers.result import Progress
+from onesided.fitting.solvers.result import Progress
 
 Auto = Literal["auto"]
 

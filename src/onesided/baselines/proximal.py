@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.local import in_order
+from onesided.engines.threads import in_order
+from onesided.fitting.objective.pairs import pair_blocks
+from onesided.fitting.solvers.eigenpairs import leading_eigenpairs
 from onesided.kernels import cpu, factorization
-from onesided.moments import PairMoments, hajek
-from onesided.objective.pairs import pair_blocks
-from onesided.solvers.eigenpairs import leading_eigenpairs
+from onesided.pairs.moments import PairMoments, hajek
 
 Array = npt.NDArray[Any]
 

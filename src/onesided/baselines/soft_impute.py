@@ -31,15 +31,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from onesided.baselines.alternating_gd import EntryObjective
 from onesided.baselines.matrix import MatrixBaseline
 from onesided.baselines.penalty_path import Auto, PenaltyChosen, best_penalty, counting, held_out
-from onesided.engines.local import single_blas_thread
-from onesided.estimator import generator, warn_of_parts
-from onesided.imputation import BestLinearPredictor, LeastSquares, observed_positions
-from onesided.panel import Panel
-from onesided.row_space import check_fittable
-from onesided.second_moment import Measured
-from onesided.solvers.result import Progress, SolveResult
-from onesided.solvers.spectral import top_eigenpairs
-from onesided.tallies import largest_value
+from onesided.engines.threads import single_blas_thread
+from onesided.estimators.base import generator, warn_of_parts
+from onesided.fitting.moment_solution import check_fittable
+from onesided.fitting.solvers.result import Progress, SolveResult
+from onesided.fitting.solvers.spectral import top_eigenpairs
+from onesided.model.imputation import BestLinearPredictor, LeastSquares, observed_positions
+from onesided.pairs.column_sums import largest_value
+from onesided.pairs.measured import Measured
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.baselines.baseline import Baseline
-from onesided.engines.local import single_blas_thread
-from onesided.estimator import with_weights_as_counts
-from onesided.panel import Panel
-from onesided.refinement import refine
-from onesided.row_space import check_fittable, complete
-from onesided.second_moment import Measured
-from onesided.solvers.result import Progress, SolveResult
-from onesided.tallies import column_means, largest_value, tally
+from onesided.engines.threads import single_blas_thread
+from onesided.estimators.base import with_weights_as_counts
+from onesided.fitting.moment_solution import check_fittable, complete
+from onesided.fitting.refinement import refine
+from onesided.fitting.solvers.result import Progress, SolveResult
+from onesided.pairs.column_sums import column_means, largest_value, tally
+from onesided.pairs.measured import Measured
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 

@@ -16,9 +16,9 @@ import click
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from onesided.compressed import Duplicates, NonFinite
-    from onesided.panel import Panel
-    from onesided.solvers.result import Progress
+    from onesided.fitting.solvers.result import Progress
+    from onesided.panels.csr import Duplicates, NonFinite
+    from onesided.panels.panel import Panel
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -68,9 +68,9 @@ def read_panel(
     A packed panel is opened as it is: how its tables were to be read was said when it was packed.
     """
     from onesided.errors import InputError
-    from onesided.packed import HEADER, is_packed, load_packed
-    from onesided.panel import Panel
-    from onesided.tables import open_table
+    from onesided.panels.packed.format import HEADER, is_packed, load_packed
+    from onesided.panels.panel import Panel
+    from onesided.panels.table_files import open_table
 
     if Path(path).is_dir():
         asked = {"--row": row, "--column": column, "--value": value}

@@ -29,7 +29,7 @@ def demo(output: str, seed: int, as_json: bool) -> None:
         onesided demo -o digits.png
     """
     from onesided.report.digits import PICTURES, draw, recover_digits
-    from onesided.storage import check_output
+    from onesided.storage.atomic import check_output
 
     check_output(output, PICTURES)
     with passes("Recovering") as progress:

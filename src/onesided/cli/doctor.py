@@ -10,7 +10,7 @@ import click
 from onesided.cli.console import json_option, print_result
 
 if TYPE_CHECKING:
-    from onesided.panel import Panel
+    from onesided.panels.panel import Panel
 
 LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pyarrow", "safetensors")
 EXTRAS = {"matplotlib": "report", "duckdb": "pack", "torch": "gpu", "triton": "gpu", "ray": "cluster"}
@@ -33,7 +33,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     from importlib.metadata import PackageNotFoundError, version
 
     from onesided import __version__
-    from onesided.engines.local import thread_count
+    from onesided.engines.threads import thread_count
 
     result: dict[str, Any] = {
         "onesided": __version__,
@@ -67,7 +67,7 @@ def _gpu() -> tuple[str, bool]:
         return "none: PyTorch is not installed", True
     if not torch.cuda.is_available():
         return "none that PyTorch can use", True
-    from onesided.engines.device import Place
+    from onesided.engines.gpu import Place
     from onesided.kernels import gpu
     from onesided.memory import memory_in_words
 
@@ -95,7 +95,7 @@ def _agrees(placed: Callable[[Panel], Panel]) -> bool:
     from onesided.arrays import host
     from onesided.engines.engine import engine_for
     from onesided.kernels import reference
-    from onesided.panel import Panel
+    from onesided.panels.panel import Panel
 
     rng = np.random.default_rng(0)
     columns = np.array([0, 2, 5, 1, 2, 0, 1, 3, 5], np.int32)

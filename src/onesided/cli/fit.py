@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onesided.cli.console import TABLE_OR_PANEL, json_option, passes, print_result, read_panel, table_options
-from onesided.cli.plan import made_plan, mechanism_option, plan_options
+from onesided.cli.privacy_options import made_plan, mechanism_option, plan_options
 from onesided.errors import InputError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from onesided.completion import OneSidedCompletion
-    from onesided.panel import Panel
+    from onesided.estimators.completion import OneSidedCompletion
+    from onesided.panels.panel import Panel
     from onesided.privacy import Privacy
 
 READING = ("row", "column", "value", "duplicates", "non_finite")
@@ -167,9 +167,9 @@ def fit(
     """
     import warnings
 
-    from onesided.checkpoint import Checkpoint
-    from onesided.completion import OneSidedCompletion
-    from onesided.storage import check_output
+    from onesided.estimators.completion import OneSidedCompletion
+    from onesided.storage.atomic import check_output
+    from onesided.storage.checkpoint import Checkpoint
 
     if address is not None and engine != "ray":
         raise click.UsageError("--address is that of a Ray cluster, and goes with --engine ray")
@@ -252,11 +252,11 @@ def _on_cluster(
     table: str, reading: dict[str, Any], address: str | None, device: str
 ) -> tuple[Panel, dict[str, int], Callable[[], str]]:
     """The panel of a table on a Ray cluster, lines that are not among its entries, and what tells how it goes there."""
-    from onesided.engines.placing import naming_the_package, on_cluster
-    from onesided.packed import is_packed
+    from onesided.engines.placement import naming_the_package, on_cluster
+    from onesided.panels.packed.format import is_packed
 
     with naming_the_package():
-        from onesided.engines.cluster import connect, current, read
+        from onesided.engines.ray import connect, current, read
     connect(address)
     path = Path(table)
     if not is_packed(path) and (path.is_dir() or path.suffix in (".parquet", ".pq")):

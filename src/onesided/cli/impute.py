@@ -22,8 +22,8 @@ from onesided.errors import InputError, counted, shown
 if TYPE_CHECKING:
     import numpy as np
 
-    from onesided.completion import OneSidedCompletion
-    from onesided.panel import Panel
+    from onesided.estimators.completion import OneSidedCompletion
+    from onesided.panels.panel import Panel
 
 Part = tuple["np.ndarray[Any, Any]", ...]  # row ids, column ids, values, standard deviations
 
@@ -70,8 +70,8 @@ def impute(
         onesided impute movies.onesided new-rows.csv -o filled.parquet
         onesided impute movies.onesided ratings.csv --at wanted.csv -o predictions.csv
     """
-    from onesided.completion import OneSidedCompletion
-    from onesided.storage import check_output
+    from onesided.estimators.completion import OneSidedCompletion
+    from onesided.storage.atomic import check_output
 
     check_output(output, ENDINGS, inputs=[one for one in (model, table, positions) if one])
     fitted = OneSidedCompletion.load(model)
@@ -120,7 +120,7 @@ def align(panel: Panel, column_ids: Any, unknown: Any) -> Panel:
     """The panel over the model's columns, with the model's ids."""
     import numpy as np
 
-    from onesided.panel import Panel
+    from onesided.panels.panel import Panel
 
     if np.array_equal(panel.column_ids, column_ids):
         return panel
@@ -162,8 +162,8 @@ def _positions(path: str, panel: Panel, unknown: str, row: str | None, column: s
     """Row and column positions of the pairs that a table lists, and how many pairs were left out."""
     import numpy as np
 
-    from onesided.ids import encode_ids, find_ids
-    from onesided.tables import open_table
+    from onesided.panels.ids import encode_ids, find_ids
+    from onesided.panels.table_files import open_table
 
     table = open_table(path, row=row, column=column, values=False)
     wanted = table.reader.read_all()
@@ -193,7 +193,7 @@ def write_values(path: str, panel: Panel, lines: int, parts: Iterator[Part]) -> 
     import pyarrow.csv
     import pyarrow.parquet
 
-    from onesided.storage import written_beside
+    from onesided.storage.atomic import written_beside
 
     kinds = [
         pa.string() if ids.dtype.kind == "O" else pa.from_numpy_dtype(ids.dtype)

@@ -39,7 +39,7 @@ def pack(tables: tuple[str, ...], output: str, memory: int, as_json: bool, **rea
         onesided pack ratings-*.csv.gz -o ratings.panel
         onesided fit ratings.panel -o movies.onesided
     """
-    from onesided.packing.pack import pack as pack_tables
+    from onesided.panels.packed.sort import pack as pack_tables
 
     packed = pack_tables(tables, output, memory=memory, progress=bar, note=partial(click.echo, err=True), **reading)
     print_result({"panel": output} | asdict(packed), as_json)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onesided.cli.console import json_option, print_result
-from onesided.cli.plan import made_plan, mechanism_option, plan_options
+from onesided.cli.privacy_options import made_plan, mechanism_option, plan_options
 
 if TYPE_CHECKING:
     from onesided.privacy.forecast import Forecast

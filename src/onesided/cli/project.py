@@ -29,8 +29,8 @@ def project(space: str, entries: str, output: str | None, as_json: bool, **readi
         onesided project published.onesided me.csv
         onesided project published.onesided me.csv -o me-filled.csv
     """
-    from onesided.completion import OneSidedCompletion
-    from onesided.storage import check_output
+    from onesided.estimators.completion import OneSidedCompletion
+    from onesided.storage.atomic import check_output
 
     if output is not None:
         check_output(output, ENDINGS, inputs=[space, entries])

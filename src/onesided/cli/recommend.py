@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onesided.cli.column_names import labelled, named, names_option, print_table
 from onesided.cli.console import EXISTING_FILE, TABLE_OR_PANEL, json_option, print_result, read_panel, table_options
 from onesided.cli.impute import align
-from onesided.cli.naming import labelled, named, names_option, print_table
 from onesided.errors import InputError, examples
 
 if TYPE_CHECKING:
-    from onesided.completion import OneSidedCompletion
-    from onesided.panel import Panel
+    from onesided.estimators.completion import OneSidedCompletion
+    from onesided.panels.panel import Panel
 
 
 @click.command()
@@ -53,7 +53,7 @@ def recommend(
         onesided recommend movies.onesided --row-id 17 --names movies.dat
         onesided recommend movies.onesided my-ratings.csv
     """
-    from onesided.completion import OneSidedCompletion
+    from onesided.estimators.completion import OneSidedCompletion
 
     fitted = OneSidedCompletion.load(model)
     names = named(fitted, names_table)

@@ -1,6 +1,7 @@
 """``onesided report``: a model on one page.
 
-What is refused, beside what :mod:`onesided.report.report`, :mod:`onesided.names` and :mod:`onesided.storage` refuse:
+What is refused, beside what :mod:`onesided.report.report`, :mod:`onesided.column_names` and
+:mod:`onesided.storage.archive` refuse:
 
 =====================================================  ========================================================
 found                                                  message
@@ -18,6 +19,7 @@ from typing import Any
 
 import click
 
+from onesided.cli.column_names import named, names_option
 from onesided.cli.console import (
     EXISTING_FILE,
     TABLE_OR_PANEL,
@@ -27,7 +29,6 @@ from onesided.cli.console import (
     read_panel,
     table_options,
 )
-from onesided.cli.naming import named, names_option
 from onesided.errors import InputError
 
 ENDINGS = (".html", ".htm")
@@ -66,9 +67,9 @@ def report(
         onesided report movies.onesided -o movies.html --names movies.csv
         onesided report large.onesided --panel ratings.panel
     """
-    from onesided.completion import OneSidedCompletion
+    from onesided.estimators.completion import OneSidedCompletion
     from onesided.report.report import Report
-    from onesided.storage import check_output
+    from onesided.storage.atomic import check_output
 
     check_output(output, ENDINGS, inputs=[one for one in (model, panel, names_table) if one])
     asked = [name for name, one in reading.items() if one not in (None, "refuse")]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from onesided.cli.column_names import labelled, named, names_option, print_table
 from onesided.cli.console import EXISTING_FILE, json_option, print_result
-from onesided.cli.naming import labelled, named, names_option, print_table
 
 
 @click.command()
@@ -28,7 +28,7 @@ def similar(model: str, column: str, number: int, names_table: str | None, as_js
         onesided similar movies.onesided 2571
         onesided similar movies.onesided "blade runner" --names movies.dat
     """
-    from onesided.completion import OneSidedCompletion
+    from onesided.estimators.completion import OneSidedCompletion
 
     fitted = OneSidedCompletion.load(model)
     names = named(fitted, names_table)

@@ -19,7 +19,7 @@ from typing import Any
 from onesided.datasets.catalogue import Specification, specification
 from onesided.datasets.sources import where_from
 from onesided.errors import InputError, counted
-from onesided.tables import Progress
+from onesided.panels.table_files import Progress
 
 _CHUNK = 1 << 18
 _SECONDS = 60  # without a byte

@@ -13,7 +13,7 @@ from onesided.datasets.genotypes import MISSING, Blocks, Sites, check_options, d
 from onesided.datasets.readings import Account, Reading
 from onesided.datasets.sources import Source, Stream
 from onesided.errors import InputError, counted, examples
-from onesided.tables import Progress
+from onesided.panels.table_files import Progress
 
 Array = npt.NDArray[Any]
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from onesided.datasets.readings import Account
 from onesided.errors import InputError, check_choice, counted
-from onesided.packed import RowBlock
+from onesided.panels.packed.format import RowBlock
 
 Array = npt.NDArray[Any]
 Site = tuple[str, Array]  # its id, and the alleles of all haplotypes: int8, -1 where missing

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from onesided.datasets.readings import Account, Reading
 from onesided.datasets.sources import Source
 from onesided.errors import InputError
-from onesided.tables import Progress
+from onesided.panels.table_files import Progress
 
 Array = npt.NDArray[Any]
 

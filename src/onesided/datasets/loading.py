@@ -22,9 +22,9 @@ from onesided.datasets.ratings import read_ratings, read_reviews
 from onesided.datasets.readings import Account, Reading
 from onesided.datasets.sources import Source, data_source, located, where_from
 from onesided.errors import InputError, counted
-from onesided.packed import PackedWriter, load_packed, read_header, write_packed
-from onesided.panel import Panel
-from onesided.tables import Progress, open_table
+from onesided.panels.packed.format import PackedWriter, load_packed, read_header, write_packed
+from onesided.panels.panel import Panel
+from onesided.panels.table_files import Progress, open_table
 
 VERSION = 1  # of what readers make of files
 CACHE = "ONESIDED_CACHE"

@@ -18,8 +18,8 @@ from onesided.datasets.catalogue import Lines, Specification
 from onesided.datasets.readings import Account, Reading
 from onesided.datasets.sources import Source, Stream
 from onesided.errors import InputError, check_choice, counted
-from onesided.panel import Panel
-from onesided.tables import Progress
+from onesided.panels.panel import Panel
+from onesided.panels.table_files import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from onesided.packed import RowBlock
-from onesided.panel import Panel
+from onesided.panels.packed.format import RowBlock
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from onesided.datasets.catalogue import Specification, specification
 from onesided.errors import InputError, examples
-from onesided.tables import Progress
+from onesided.panels.table_files import Progress
 
 _PACKINGS = ("", ".gz", ".xz")
 _TOLD_BYTES = 1 << 20  # from one report of progress to the next

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from onesided.panel import Panel
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 
@@ -124,6 +124,6 @@ def engine_for(panel: Panel, weights: Array | None = None) -> Engine:
     if panel.place is not None:
         engine: Engine = panel.place.engine(panel, weights)
         return engine
-    from onesided.engines.processor import Processor
+    from onesided.engines.cpu import Processor
 
     return Processor(panel, weights)

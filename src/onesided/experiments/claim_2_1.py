@@ -10,7 +10,7 @@ from onesided import synthetic
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.panels import Panels
 from onesided.experiments.summaries import distinct, markdown, mean, where
-from onesided.moments import PairMoments
+from onesided.pairs.moments import PairMoments
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from onesided.errors import InputError
 from onesided.experiments.panels import Panels
-from onesided.making import versions
-from onesided.storage import written_beside
+from onesided.storage.atomic import written_beside
+from onesided.storage.provenance import versions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

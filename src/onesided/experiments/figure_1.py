@@ -11,7 +11,7 @@ from onesided.experiments.experiment import Expectation, Experiment, Row, Settin
 from onesided.experiments.metrics import Repetitions, mean_over_pairs
 from onesided.experiments.panels import Panels
 from onesided.experiments.summaries import agreement, column, distinct, markdown, where
-from onesided.moments import hajek, hajek_variance, horvitz_thompson, horvitz_thompson_variance
+from onesided.pairs.moments import hajek, hajek_variance, horvitz_thompson, horvitz_thompson_variance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,7 +12,7 @@ from onesided.experiments.figure_1 import EXPERIMENT as FIGURE_1
 from onesided.experiments.metrics import Repetitions
 from onesided.experiments.panels import Panels
 from onesided.experiments.summaries import agreement, column, distinct, markdown, where
-from onesided.moments import PairMoments, hajek, hajek_variance
+from onesided.pairs.moments import PairMoments, hajek, hajek_variance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,8 +14,8 @@ from onesided.experiments.panels import COMPLETE, Panels
 from onesided.experiments.split import moments_of
 from onesided.experiments.summaries import agreement, column, markdown, mean, where
 from onesided.experiments.thinning import thinned
-from onesided.moments import PairMoments, hajek, horvitz_thompson
-from onesided.panel import Panel
+from onesided.pairs.moments import PairMoments, hajek, horvitz_thompson
+from onesided.panels.panel import Panel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,17 +9,17 @@ import numpy as np
 
 from onesided import synthetic
 from onesided.errors import InputError
+from onesided.estimators.hajek_gd import HajekGD
 from onesided.experiments import metrics
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.methods import compiled
 from onesided.experiments.panels import COMPLETE, Panels
 from onesided.experiments.split import keep_entries
 from onesided.experiments.summaries import agreement, column, distinct, exponent, markdown, mean_and_deviation, where
-from onesided.hajek_gd import HajekGD
-from onesided.moments import PairMoments
-from onesided.panel import Panel
-from onesided.row_space import complete
-from onesided.solvers.gradient_descent import stable_step
+from onesided.fitting.moment_solution import complete
+from onesided.fitting.solvers.gradient_descent import stable_step
+from onesided.pairs.moments import PairMoments
+from onesided.panels.panel import Panel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

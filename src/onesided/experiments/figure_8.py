@@ -11,7 +11,7 @@ from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
 from onesided.experiments.summaries import agreement, column, deviation, distinct, markdown, mean, slope, where
 from onesided.experiments.synthetic_recovery import hajek_gd, observed, one_sided
-from onesided.panel import Panel
+from onesided.panels.panel import Panel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,14 +24,14 @@ from onesided.baselines import (
     FactoredNuclearNorm,
     SoftImputeALS,
 )
-from onesided.completion import OneSidedCompletion
+from onesided.estimators.completion import OneSidedCompletion
+from onesided.estimators.hajek_gd import HajekGD
 from onesided.experiments.synthetic_recovery import step_size
-from onesided.hajek_gd import HajekGD
-from onesided.moments import PairMoments
-from onesided.omega import pair_size
-from onesided.panel import Panel
-from onesided.second_moment import SecondMoment
-from onesided.solvers.gradient_descent import stable_step
+from onesided.fitting.solvers.gradient_descent import stable_step
+from onesided.model.second_moment import SecondMoment
+from onesided.pairs.moments import PairMoments
+from onesided.pairs.size import pair_size
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 

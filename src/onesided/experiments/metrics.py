@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.moments import PairMoments, hajek
+from onesided.pairs.moments import PairMoments, hajek
 
 Array = npt.NDArray[Any]
 AtPairs = Callable[[Array, Array], Array]  # the entries of an estimate at pairs of columns
@@ -66,7 +66,7 @@ def relative_error_on_omega(moments: PairMoments, estimate: Array, T: Array) -> 
 def sum_over_omega(moments: PairMoments, values: Array) -> float:
     """The sum of per-pair values over Ω, both triangles.
 
-    >>> from onesided.panel import Panel
+    >>> from onesided.panels.panel import Panel
     >>> sum_over_omega(PairMoments.from_panel(Panel.from_dense([[1.0, 2.0]])), np.array([1.0, 10.0, 100.0]))
     121.0
     """
@@ -82,7 +82,7 @@ def size(moments: PairMoments) -> int:
 class Repetitions:
     """Errors of per-pair estimates over repetitions of sampling one matrix, added up pair by pair: memory O(d²).
 
-    >>> from onesided.panel import Panel
+    >>> from onesided.panels.panel import Panel
     >>> repetitions = Repetitions(np.array([[3.0, 1.0], [1.0, 1.0]]))
     >>> for row in ([1.0, np.nan], [3.0, np.nan]):
     ...     moments = PairMoments.from_panel(Panel.from_dense([row]))

@@ -10,16 +10,16 @@ from scipy.sparse.linalg import aslinearoperator
 
 from onesided import synthetic
 from onesided.baselines import ConvexNuclearNorm
-from onesided.completion import OneSidedCompletion
+from onesided.estimators.completion import OneSidedCompletion
+from onesided.estimators.hajek_gd import HajekGD
 from onesided.experiments import metrics
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.methods import compiled
 from onesided.experiments.panels import Panels
 from onesided.experiments.summaries import distinct, exponent, markdown, mean, mean_and_deviation, where
-from onesided.hajek_gd import HajekGD
-from onesided.moments import PairMoments, hajek
-from onesided.solvers.gradient_descent import stable_step
-from onesided.solvers.spectral import top_eigenpairs
+from onesided.fitting.solvers.gradient_descent import stable_step
+from onesided.fitting.solvers.spectral import top_eigenpairs
+from onesided.pairs.moments import PairMoments, hajek
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

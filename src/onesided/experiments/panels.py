@@ -14,7 +14,7 @@ import numpy as np
 
 from onesided.errors import InputError
 from onesided.experiments.standins import skewed_panel
-from onesided.panel import Panel
+from onesided.panels.panel import Panel
 
 MOVIELENS = tuple(f"movielens-{size}" for size in ("100k", "1m", "10m", "20m", "25m", "32m"))
 CODED = "genomes coded 1 and 2"  # as the paper has them: 0 and 1 mapped to 1 and 2

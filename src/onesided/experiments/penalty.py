@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onesided.estimators.hajek_gd import HajekGD
 from onesided.experiments import metrics
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.panels import Panels
@@ -14,9 +15,8 @@ from onesided.experiments.sampling import generated
 from onesided.experiments.split import all_moments, split
 from onesided.experiments.summaries import agreement, distinct, log_axis, markdown, mean, root_mean, where
 from onesided.experiments.synthetic_recovery import hajek_gd, observed, step_size
-from onesided.hajek_gd import HajekGD
-from onesided.moments import PairMoments
-from onesided.solvers.gradient_descent import stable_step
+from onesided.fitting.solvers.gradient_descent import stable_step
+from onesided.pairs.moments import PairMoments
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

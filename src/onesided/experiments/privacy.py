@@ -10,7 +10,7 @@ import numpy as np
 
 from onesided import synthetic
 from onesided.baselines import ColumnMeans, Constant
-from onesided.completion import OneSidedCompletion
+from onesided.estimators.completion import OneSidedCompletion
 from onesided.experiments import metrics
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.panels import Panels
@@ -18,7 +18,7 @@ from onesided.experiments.sampling import generated
 from onesided.experiments.split import Split, cut, split
 from onesided.experiments.summaries import column, distinct, markdown, mean, root_mean, where
 from onesided.experiments.synthetic_recovery import hajek_gd, observed
-from onesided.panel import Panel
+from onesided.panels.panel import Panel
 from onesided.privacy import Privacy, empirical_sensitivity
 from onesided.privacy.curator import cut_rows
 from onesided.privacy.plan import MECHANISMS

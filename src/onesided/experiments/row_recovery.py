@@ -13,8 +13,8 @@ from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
 from onesided.experiments.summaries import column, distinct, log_axis, markdown, mean, where
 from onesided.experiments.synthetic_recovery import hajek_gd, observed, one_sided
-from onesided.imputation import LeastSquares
-from onesided.second_moment import Measured
+from onesided.model.imputation import LeastSquares
+from onesided.pairs.measured import Measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

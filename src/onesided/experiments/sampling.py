@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided import synthetic
-from onesided.moments import PairMoments
-from onesided.panel import Panel
+from onesided.pairs.moments import PairMoments
+from onesided.panels.panel import Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

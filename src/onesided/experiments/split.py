@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.experiments.panels import COMPLETE, Panels
-from onesided.moments import PairMoments
-from onesided.panel import Panel
+from onesided.pairs.moments import PairMoments
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from onesided.panel import Array, Panel
+from onesided.panels.panel import Array, Panel
 
 RANK = 8
 PART = 1 << 20  # entries made at a time

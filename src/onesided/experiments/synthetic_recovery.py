@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided import synthetic
-from onesided.completion import OneSidedCompletion
+from onesided.estimators.completion import OneSidedCompletion
+from onesided.estimators.hajek_gd import HajekGD
 from onesided.experiments.metrics import relative_error
-from onesided.hajek_gd import HajekGD
-from onesided.panel import Panel
-from onesided.second_moment import Measured
+from onesided.pairs.measured import Measured
+from onesided.panels.panel import Panel
 from onesided.synthetic import Truth
 
 Array = npt.NDArray[Any]

@@ -9,7 +9,7 @@ import numpy as np
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.panels import Panels
 from onesided.experiments.summaries import markdown, where
-from onesided.omega import pair_size
+from onesided.pairs.size import pair_size
 
 # As printed in the paper: rows, columns, entries.
 PRINTED = {

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.experiments.split import keep_entries
-from onesided.moments import PairMoments
-from onesided.panel import Panel
+from onesided.pairs.moments import PairMoments
+from onesided.panels.panel import Panel
 from onesided.synthetic import sample_snowball
 
 Array = npt.NDArray[Any]

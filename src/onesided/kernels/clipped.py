@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.kernels.compiled import jit
+from onesided.kernels.jit import jit
 from onesided.kernels.reference import WITHIN
 
 Array = npt.NDArray[Any]

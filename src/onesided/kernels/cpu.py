@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from onesided.kernels.compiled import jit
-from onesided.kernels.reference import SINGULAR
-from onesided.kernels.vectors import (
+from onesided.kernels.jit import jit
+from onesided.kernels.llvm import (
     BYTES,
     centred,
     gather,
@@ -30,6 +29,7 @@ from onesided.kernels.vectors import (
     sum_of_squares,
     weighted_sum,
 )
+from onesided.kernels.reference import SINGULAR
 
 Array = npt.NDArray[Any]
 

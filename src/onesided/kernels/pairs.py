@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from onesided.kernels.compiled import jit
+from onesided.kernels.jit import jit
 
 Array = npt.NDArray[Any]
 

@@ -1,7 +1,7 @@
 """Kernels of the variational passes: the posterior of a row, and what rows tell about columns.
 
 Symmetric matrices over (1, z), z a row's k coordinates, are held as lower halves, row by row, in lines of whole pieces
-(:mod:`onesided.kernels.vectors`); what is beyond the half is zero. An entry costs two sums of such lines, both taken in
+(:mod:`onesided.kernels.llvm`); what is beyond the half is zero. An entry costs two sums of such lines, both taken in
 registers: one for its row, over the columns that the row has, and one for its column, over those of some thousand rows
 that have it. Rows, and columns, are solved side by side, one in each lane.
 """
@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.kernels.compiled import jit
 from onesided.kernels.cpu import gram
-from onesided.kernels.reference import SMALLEST_LEFT
-from onesided.kernels.vectors import (
+from onesided.kernels.jit import jit
+from onesided.kernels.llvm import (
     BYTES,
     eliminate,
     gather,
@@ -29,6 +28,7 @@ from onesided.kernels.vectors import (
     sum_of_lines_8,
     weighted_sum_of_lines,
 )
+from onesided.kernels.reference import SMALLEST_LEFT
 
 Array = npt.NDArray[Any]
 

@@ -25,7 +25,7 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from onesided.errors import InputError
-from onesided.panel import Draw, Panel
+from onesided.panels.panel import Draw, Panel
 from onesided.privacy.central import ask_pairs
 from onesided.privacy.curator import Curator, Question
 from onesided.privacy.gradient import release_by_gradient

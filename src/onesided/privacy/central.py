@@ -36,16 +36,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.linalg import aslinearoperator
 
-from onesided.engines.local import single_blas_thread
+from onesided.engines.threads import single_blas_thread
 from onesided.errors import InputError
-from onesided.moments import PairMoments
-from onesided.panel import Panel
+from onesided.fitting.moment_solution import Center
+from onesided.fitting.solvers.lbfgs import lbfgs
+from onesided.fitting.solvers.result import Progress, SolveResult
+from onesided.fitting.solvers.spectral import top_eigenpairs
+from onesided.model.axes import principal_axes
+from onesided.pairs.moments import PairMoments
+from onesided.panels.panel import Panel
 from onesided.privacy.curator import GRID, UNIT, Curator
 from onesided.privacy.released import Columns, Released, assembled, likely, row_effect
-from onesided.row_space import Center, principal_axes
-from onesided.solvers.lbfgs import lbfgs
-from onesided.solvers.result import Progress, SolveResult
-from onesided.solvers.spectral import top_eigenpairs
 
 Array = npt.NDArray[Any]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.panel import Draw, Panel
+from onesided.panels.panel import Draw, Panel
 from onesided.privacy.accounting import gaussian_delta
 from onesided.privacy.noise import coarsened, whole_gaussian
 from onesided.privacy.plan import Mechanism, Neighbours, Privacy

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.errors import InputError
-from onesided.panel import Panel
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 

@@ -46,14 +46,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.local import LocalEngine
+from onesided.engines.threads import LocalEngine
+from onesided.fitting.moment_solution import Center
+from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.kernels import clipped
-from onesided.panel import Panel
+from onesided.panels.panel import Panel
 from onesided.privacy.curator import UNIT, Curator
 from onesided.privacy.plan import Privacy
 from onesided.privacy.released import EARNED, Columns, Released, assembled, likely, row_effect
-from onesided.row_space import Center
-from onesided.solvers.result import Progress, SolveResult
 
 Array = npt.NDArray[Any]
 

@@ -23,11 +23,13 @@ from functools import partial
 
 import numpy as np
 
-from onesided.panel import Panel
+from onesided.fitting.moment_solution import NOISE_FLOOR
+from onesided.model.axes import principal_axes
+from onesided.model.row_space import RowSpace
+from onesided.pairs.measured import Measured
+from onesided.panels.panel import Panel
 from onesided.privacy.curator import Curator
 from onesided.privacy.released import LEAST_NOISE, MOST_COMMON, Released, likely, possible, shrunk
-from onesided.row_space import NOISE_FLOOR, RowSpace, principal_axes
-from onesided.second_moment import Measured
 
 
 def noised_values(curator: Curator) -> Panel:

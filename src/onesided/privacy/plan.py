@@ -32,8 +32,8 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.errors import InputError, check_choice, counted, examples
-from onesided.ids import as_ids, find_ids, id_kind
-from onesided.panel import Panel
+from onesided.panels.ids import as_ids, find_ids, id_kind
+from onesided.panels.panel import Panel
 from onesided.privacy.accounting import DELTAS, EPSILONS, gaussian_mu
 
 Array = npt.NDArray[Any]

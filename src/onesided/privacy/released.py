@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import truncnorm
 
+from onesided.fitting.moment_solution import NOISE_FLOOR
+from onesided.fitting.solvers.result import SolveResult
+from onesided.model.axes import principal_axes
+from onesided.model.row_space import RowSpace
+from onesided.pairs.measured import Measured
 from onesided.privacy.curator import Account
 from onesided.privacy.plan import Privacy
-from onesided.row_space import NOISE_FLOOR, RowSpace, principal_axes
-from onesided.second_moment import Measured
-from onesided.solvers.result import SolveResult
 
 Array = npt.NDArray[Any]
 

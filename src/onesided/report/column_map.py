@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onesided.column_names import Names
 from onesided.errors import counted
-from onesided.names import Names
 from onesided.report.components import Components
+from onesided.report.formatting import mentioned, width
 from onesided.report.page import figure, pictures, sentence, text
-from onesided.report.pictures import FIRST, RULE, drawn, few_numbers, label_points
-from onesided.report.words import mentioned, width
+from onesided.report.svg import FIRST, RULE, drawn, few_numbers, label_points
 
 Array = npt.NDArray[Any]
 

@@ -2,7 +2,7 @@
 
 Component k is the k-th column of the factor, X_k; its eigenvalue is λ_k = ‖X_k‖². The loading x_jk says by how much the
 value in column j moves, in its own units, when a row moves one standard deviation along the component. Which end is
-called high is arbitrary. A column's variance is that of :mod:`onesided.similarity` and of the row effect, so that
+called high is arbitrary. A column's variance is that of :mod:`onesided.model.similarity` and of the row effect, so that
 shares add up to one.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.completion import OneSidedCompletion
-from onesided.names import Names
-from onesided.report.words import mentioned
+from onesided.column_names import Names
+from onesided.estimators.completion import OneSidedCompletion
+from onesided.report.formatting import mentioned
 
 Array = npt.NDArray[Any]
 

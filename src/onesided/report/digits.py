@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.completion import OneSidedCompletion
-from onesided.panel import Panel
-from onesided.solvers.result import Progress
-from onesided.storage import written_beside
+from onesided.estimators.completion import OneSidedCompletion
+from onesided.fitting.solvers.result import Progress
+from onesided.panels.panel import Panel
+from onesided.storage.atomic import written_beside
 
 Array = npt.NDArray[Any]
 

@@ -29,15 +29,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from onesided.completion import OneSidedCompletion
-from onesided.engines.local import single_blas_thread
-from onesided.estimator import with_weights_as_counts
-from onesided.imputation import BestLinearPredictor
-from onesided.panel import Panel
-from onesided.parts import linked_parts
-from onesided.row_space import RowSpace
-from onesided.selection import EARNED, enough_rows, fit_row_space
-from onesided.tallies import column_means, tally
+from onesided.engines.threads import single_blas_thread
+from onesided.estimators.base import with_weights_as_counts
+from onesided.estimators.completion import OneSidedCompletion
+from onesided.fitting.selection import EARNED, enough_rows, fit_row_space
+from onesided.model.imputation import BestLinearPredictor
+from onesided.model.row_space import RowSpace
+from onesided.pairs.column_sums import column_means, tally
+from onesided.pairs.linkage import linked_parts
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 

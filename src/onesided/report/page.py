@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, ClassVar
 
+from onesided.report.formatting import printable
 from onesided.report.style import CSS
-from onesided.report.words import printable
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 

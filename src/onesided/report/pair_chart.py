@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from onesided.errors import counted
+from onesided.report.formatting import number
 from onesided.report.page import figure, sentence, table
 from onesided.report.pair_errors import PairError, PairErrors
-from onesided.report.pictures import FIRST, MUTED, SECOND, drawn, plain_numbers, round_steps
-from onesided.report.words import number
+from onesided.report.svg import FIRST, MUTED, SECOND, drawn, plain_numbers, round_steps
 
 THAN_MEANS = {1: "better than means", -1: "worse than means", 0: "not to be told from means"}
 

@@ -26,16 +26,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student
 
-from onesided.blending import blended_means
-from onesided.completion import OneSidedCompletion
-from onesided.engines.local import single_blas_thread
-from onesided.measurement import some_columns
-from onesided.moments import PairMoments, hajek_at
-from onesided.omega import pair_size
-from onesided.panel import Panel
+from onesided.engines.threads import single_blas_thread
+from onesided.estimators.completion import OneSidedCompletion
+from onesided.fitting.blending import blended_means
+from onesided.model.second_moment import SecondMoment
+from onesided.pairs.column_sums import column_means
+from onesided.pairs.lookup import some_columns
+from onesided.pairs.measured import Measured
+from onesided.pairs.moments import PairMoments, hajek_at
+from onesided.pairs.size import pair_size
+from onesided.panels.panel import Panel
 from onesided.report.held_out import Refit
-from onesided.second_moment import Measured, SecondMoment
-from onesided.tallies import column_means
 
 Array = npt.NDArray[Any]
 

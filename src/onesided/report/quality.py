@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onesided.completion import OneSidedCompletion
 from onesided.errors import counted
-from onesided.panel import Panel
+from onesided.estimators.completion import OneSidedCompletion
+from onesided.panels.panel import Panel
+from onesided.report.formatting import number, percent_with_error, places_for, share, with_error
 from onesided.report.held_out import Coverage, Refit, Score, coverage, earned, scores
 from onesided.report.page import Section, defined, figure, pictures, sentence, table, text
 from onesided.report.pair_chart import pair_chart, pair_table
 from onesided.report.pair_errors import PairErrors
-from onesided.report.pictures import FIRST, MUTED, drawn, plain_numbers
-from onesided.report.words import number, percent_with_error, places_for, share, with_error
+from onesided.report.svg import FIRST, MUTED, drawn, plain_numbers
 
 TELLING = 0.05  # an interval of a coverage wider than this to either side does not tell much
 CALLED = {"constant": "one number for all", "column means": "column means", "model": "the model"}

@@ -1,6 +1,7 @@
 """A model on one page: what was observed, what was found, how good it is, how it was made.
 
-What is refused, beside what no panel may hold (:mod:`onesided.panel`) and what :mod:`onesided.names` refuses:
+What is refused, beside what no panel may hold (:mod:`onesided.panels.panel`) and what :mod:`onesided.column_names`
+refuses:
 
 =====================================================  ========================================================
 found                                                  message
@@ -26,19 +27,19 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from onesided import __version__
-from onesided.completion import OneSidedCompletion
+from onesided.column_names import Names, read_names
 from onesided.errors import InputError, counted, examples
-from onesided.estimator import with_weights_as_counts
-from onesided.names import Names, read_names
-from onesided.panel import Panel, as_panel
+from onesided.estimators.base import with_weights_as_counts
+from onesided.estimators.completion import OneSidedCompletion
+from onesided.panels.panel import Panel, as_panel
 from onesided.report.bands import SpectrumBands
 from onesided.report.components import Components
-from onesided.report.found import Found
-from onesided.report.made import Made
-from onesided.report.observed import Observed
+from onesided.report.data import Observed
 from onesided.report.page import Section, framed, said, text, whole
+from onesided.report.provenance import Made
 from onesided.report.quality import Quality
-from onesided.storage import written_beside
+from onesided.report.row_space import Found
+from onesided.storage.atomic import written_beside
 
 Array = npt.NDArray[Any]
 Progress = Callable[[int, int], object]
@@ -88,7 +89,7 @@ class Report:
             The panel it was fitted to, in whatever form :func:`onesided.as_panel` takes; not needed where the model
             holds it. Without it the report has neither what was observed nor how good the model is.
         names : optional
-            What columns are called: a mapping of ids to names, or a table of them (:mod:`onesided.names`).
+            What columns are called: a mapping of ids to names, or a table of them (:mod:`onesided.column_names`).
         seed : int
             Of the rows held out, the rows resampled and all other draws: the same model and seed give the same page.
         progress : callable, optional

@@ -9,9 +9,9 @@ import numpy as np
 from onesided.errors import counted
 from onesided.report.bands import SpectrumBands
 from onesided.report.components import Components
+from onesided.report.formatting import number, share
 from onesided.report.page import figure, sentence, table
-from onesided.report.pictures import FIRST, SECOND, drawn, plain_numbers, round_steps, whole_numbers
-from onesided.report.words import number, share
+from onesided.report.svg import FIRST, SECOND, drawn, plain_numbers, round_steps, whole_numbers
 
 LINES = 12  # of the table
 

@@ -1,0 +1,78 @@
+"""Panels onto a cluster: packed ones, folders of Parquet files, datasets of Ray."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from onesided.engines.ray.cluster import current
+from onesided.engines.ray.panel import LARGEST_SHARD, ClusterPanel, RemoteIds, Shards, spread
+from onesided.engines.ray.shuffle import gather
+from onesided.errors import InputError
+from onesided.panels.csr import Duplicates, NonFinite
+from onesided.panels.packed.format import is_packed, load_packed
+
+
+def read(
+    data: Any,
+    *,
+    row: str | None = None,
+    column: str | None = None,
+    value: str | None = None,
+    duplicates: Duplicates = "refuse",
+    non_finite: NonFinite = "refuse",
+    device: str = "cpu",
+) -> ClusterPanel:
+    """A panel on the Ray cluster that is connected to, or else that Ray finds or starts.
+
+    Parameters
+    ----------
+    data : path or ray.data.Dataset
+        A packed panel, a Parquet file or a folder of such, with a line for each entry; under the same path on all
+        nodes. Or a dataset of Ray with such lines.
+    row, column, value, duplicates, non_finite
+        As for ``Panel.from_table``; names that are not given are found as by the command line. Duplicates of a dataset
+        cannot be settled by their order, "last", as its lines have none.
+    device : "cpu", "cuda" or "auto"
+        Whether passes over it run on processors or on the GPUs of the cluster; "auto": on these if there are any.
+
+    Examples
+    --------
+    A folder of Parquet files whose columns have names that are not recognised:
+
+    >>> from onesided.engines import ray as cluster
+    >>> panel = cluster.read("ratings/", row="who", column="what", value="much")  # doctest: +SKIP
+    >>> model = OneSidedCompletion(engine="ray", random_state=0).fit(panel)  # doctest: +SKIP
+    """
+    cluster = current()
+    if isinstance(data, (str, PathLike)) and is_packed(data):
+        said = {"row": row, "column": column, "value": value}
+        given = [name for name, one in said.items() if one is not None]
+        if given or (duplicates, non_finite) != ("refuse", "refuse"):
+            raise InputError(f"{data} is a packed panel: how its tables are read was said when it was packed")
+        return spread(load_packed(data), cluster, device)
+    slots = cluster.slots(device)
+    found = gather(
+        data,
+        row=row,
+        column=column,
+        value=value,
+        duplicates=duplicates,
+        non_finite=non_finite,
+        pieces=len(slots),
+        most=LARGEST_SHARD,
+        place=lambda k, n: cluster.options(slots[k * len(slots) // n].node),
+    )
+    edges, number = np.concatenate([[0], np.cumsum(found.block_rows)]), len(found.blocks)
+    planned = [slots[k * len(slots) // number] for k in range(number)]
+    return ClusterPanel(
+        Shards(cluster, found.blocks, edges, planned),
+        found.row_counts,
+        len(found.column_ids),
+        found.dtype,
+        row_ids=RemoteIds(cluster, found.row_ids, edges),
+        column_ids=found.column_ids,
+        left_out={"lines_dropped": found.lines_dropped, "lines_merged": found.lines_merged},
+    )

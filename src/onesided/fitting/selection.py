@@ -1,0 +1,325 @@
+"""Choosing on held-out rows: how each entry of a row is predicted from the row's others.
+
+Rows are split once: four fifths to fit, one fifth to score (small panels are split up to five ways, so that about
+20,000 entries are scored). Every setting that is tried is fitted to the first and scored on the second by the mean
+over entries of the leave-one-out log score,
+
+    −½ (log 2π s² + e²/s²),
+
+with e the residual and s² the predictive variance of an entry given all others of its row
+(:func:`onesided.kernels.reference.leave_one_out`). It is a density of the data themselves, so that settings of any
+kind can be compared by it. Folds are row weights: nothing is copied or read again.
+
+What is tried, in this order, by what is left open:
+
+1. the center, at low rank: columns or both, each at ranks 0 to 2. ("none" is not tried: means are shrunk to their own
+   mean, and a panel without any loses next to nothing by having them.)
+2. the rank, along 0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 23, 32, until two in a row improve on the best by less than a
+   standard error, or nothing is left to explain (the residuals' mean square is a ten-thousandth of the columns'
+   variance); larger ranks predict a little better still on large panels, at a cost that grows with their square, and
+   can be given;
+3. the diagonal, at the best rank: free or fit; where "fit" wins, the rank again, from there;
+4. the center again, at the best rank.
+
+The best of all is taken, unless one of rank 0 scores within two standard errors of it: a factor must earn its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.errors import InputError
+from onesided.fitting.moment_solution import NOISE_FLOOR, Center, check_fittable, complete
+from onesided.fitting.objective.rows import Diagonal
+from onesided.fitting.refinement import MEMORY, PASSES, refine, working_memory
+from onesided.fitting.solvers.result import Progress, begin
+from onesided.model.imputation import BestLinearPredictor
+from onesided.model.row_space import RowSpace
+from onesided.pairs.column_sums import column_means, tally
+from onesided.panels.panel import Panel
+from onesided.storage.checkpoint import NOWHERE, Checkpoint, Work
+
+Array = npt.NDArray[Any]
+Rule = Literal["best", "one-standard-error"]
+
+RANKS = (0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 23, 32)
+CENTERS: tuple[Center, ...] = ("columns", "both")
+DIAGONALS: tuple[Diagonal, ...] = ("free", "fit")
+PATIENCE = 2  # ranks in a row that may improve by less than a standard error before the path ends
+CLOSE: dict[Rule, float] = {"best": 0.0, "one-standard-error": 1.0}  # standard errors at which a lower rank is taken
+EARNED = 2.0  # standard errors by which a factor must improve on rank 0
+SEARCH_PASSES = 12  # of a refinement that is only scored
+SCORED_ENTRIES = 20_000
+FOLDS = 5
+LATER = 3.0  # fits of the rank chosen, in cost, that follow: for the blend and to all rows
+COARSE = 1e-3  # tolerance of a moment solution that is only the start of a refinement
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a row space is fitted with.
+
+    >>> from onesided import synthetic
+    >>> panel = synthetic.sample_fixed(synthetic.noisy_mixture(500, 20, 2, sigma=0.5, rng=0), 6, rng=1)
+    >>> found = [fit_row_space(panel, Setting(rank), rng=0) for rank in (0, 1)]
+    >>> [round(float(one.noise_variance.mean()), 2) for one in found]  # a factor leaves less of it
+    [0.02, 0.01]
+    """
+
+    rank: int
+    center: Center = "columns"
+    diagonal: Diagonal = "free"
+    refined: bool = True
+    weight_exponent: float = -0.5
+    ridge: float = 1.0
+    tol: float = 1e-6
+    max_passes: int = 300
+
+
+def fit_row_space(
+    panel: Panel,
+    setting: Setting,
+    rng: int | np.random.Generator,
+    *,
+    passes: int = PASSES,
+    progress: Progress | None = None,
+    work: Work = NOWHERE,
+) -> RowSpace:
+    """The moment solution of a setting and, if asked, its refinement, on the rows of positive weight."""
+    found = complete(
+        panel,
+        rank=setting.rank,
+        center=setting.center,
+        diagonal=setting.diagonal,
+        weight_exponent=setting.weight_exponent,
+        ridge=setting.ridge,
+        tol=max(setting.tol, COARSE) if setting.refined else setting.tol,
+        max_passes=setting.max_passes,
+        rng=rng,
+        progress=progress,
+        work=work,
+    )
+    if not setting.refined:
+        return found
+    return refine(panel, found, center=setting.center, passes=passes, progress=progress, work=work)
+
+
+def cost(rank: int) -> float:
+    """What a fit of a rank costs beside one of rank 0, roughly: for telling how long is left.
+
+    >>> cost(0), cost(32)
+    (1.0, 10.0)
+    """
+    return 1.0 + rank / 6.4 + (rank / 16) ** 2
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A setting and its held-out score: the mean leave-one-out log score of an entry.
+
+    ``standard_error`` is that of the difference to the best trial, over rows; zero for the best itself. ``rmse`` is
+    the root mean squared leave-one-out residual on the same entries.
+
+    >>> from onesided import synthetic
+    >>> panel = synthetic.sample_fixed(synthetic.noisy_mixture(500, 20, 2, sigma=0.5, rng=0), 6, rng=1)
+    >>> trials = select(panel, Setting(rank=0), ranks=(0, 1)).trials
+    >>> [(one.rank, round(one.rmse, 2), one.chosen) for one in trials]
+    [(1, 0.12, True), (0, 0.15, False)]
+    """
+
+    rank: int
+    center: Center
+    diagonal: Diagonal
+    score: float
+    standard_error: float
+    rmse: float
+    chosen: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The setting chosen, and all that were tried, best first.
+
+    >>> from onesided import synthetic
+    >>> panel = synthetic.sample_fixed(synthetic.noisy_mixture(500, 20, 2, sigma=0.5, rng=0), 6, rng=1)
+    >>> found = select(panel, Setting(rank=0), ranks=(0, 1))
+    >>> found.setting.rank, [one.rank for one in found.trials]  # two means differ in one direction
+    (1, [1, 0])
+    """
+
+    setting: Setting
+    trials: tuple[Trial, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{'rank':>4}  {'center':<8}{'diagonal':<9}{'score':>10}  {'± se':>8}  {'rmse':>9}"]
+        lines += [
+            f"{one.rank:>4}  {one.center:<8}{one.diagonal:<9}{one.score:>10.5f}  {one.standard_error:>8.5f}  "
+            f"{one.rmse:>9.4g}{'  chosen' if one.chosen else ''}"
+            for one in self.trials
+        ]
+        return "\n".join(lines)
+
+
+def select(
+    panel: Panel,
+    setting: Setting,
+    *,
+    ranks: Iterable[int] | None = None,
+    centers: Iterable[Center] = (),
+    diagonals: Iterable[Diagonal] = (),
+    rule: Rule = "best",
+    rng: int | np.random.Generator = 0,
+    progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Selection:
+    """Choose what is left open: the rank among ``ranks``, the center and the diagonal among those given.
+
+    ``setting`` fixes the rest. ``rule="one-standard-error"`` takes, of all that score within one standard error of
+    the best, the one of lowest rank. With either rule rank 0 is taken where it scores within two.
+
+    >>> from onesided import synthetic
+    >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 30, 2, rng=0), 6, rng=1)
+    >>> select(panel, Setting(rank=0, center="none"), ranks=range(5)).setting.rank
+    2
+    """
+    search = _Search(panel, np.random.default_rng(rng), progress, checkpoint or Checkpoint())
+    path = None if ranks is None else sorted({rank for rank in ranks if rank <= panel.n_columns})
+    centers, diagonals = tuple(centers), tuple(diagonals)
+    if path == []:
+        raise InputError("no rank to choose from: all are larger than the number of columns")
+    search.most = search.cost_at_most(path or [setting.rank], len(centers), len(diagonals), path is not None)
+    best = setting if path is None else replace(setting, rank=path[0])
+    if centers:
+        low = [best.rank] if path is None else path[:3]
+        best = search.best(replace(best, center=center, rank=rank) for center in centers for rank in low)
+    if path is not None:
+        best = search.along(path, best)
+    if diagonals:
+        other = search.best(replace(best, diagonal=diagonal) for diagonal in diagonals)
+        if path is not None and other.diagonal != best.diagonal:
+            other = search.along(path[path.index(best.rank) :], other)
+        best = other
+    if centers:
+        best = search.best(replace(best, center=center) for center in centers)
+    return search.selection(rule)
+
+
+class _Search:
+    """Scores of settings on one split of the rows, each computed once."""
+
+    def __init__(
+        self, panel: Panel, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
+    ) -> None:
+        if not enough_rows(panel):
+            raise InputError(f"fewer than {2 * FOLDS} rows have two entries: too few to hold some out")
+        used = np.flatnonzero((panel.row_weights > 0) & (panel.row_counts > 0))
+        self.panel, self.progress, self.checkpoint = panel, progress, checkpoint
+        self.seed = int(rng.integers(2**31))
+        fold = np.full(panel.n_rows, -1)
+        fold[used] = rng.permutation(len(used)) % FOLDS
+        held_out = panel.row_counts[used].sum() / FOLDS
+        folds = int(np.clip(np.ceil(SCORED_ENTRIES / held_out), 1, FOLDS))
+        self.folds = [np.flatnonzero(fold == k) for k in range(folds)]
+        rows = np.concatenate(self.folds)
+        self.weights, self.counts = panel.row_weights[rows], panel.row_counts[rows]
+        self.scores: dict[Setting, Array] = {}  # of these rows, in this order: sums of log scores and of e²
+        scored = np.where((fold >= 0) & (fold < folds), panel.row_weights, 0.0)
+        self.most = 0.0  # cost of all that may be tried, and of what follows the search
+        self.negligible = NOISE_FLOOR * tally(panel, column_means(panel), weights=scored).mean_square
+
+    def cost_at_most(self, path: list[int], centers: int, diagonals: int, along: bool) -> float:
+        """Of a search, and of the fits that follow it."""
+        low = centers * sum(map(cost, path[:3]))
+        whole = sum(map(cost, path)) * max(diagonals, 1) if along else diagonals * cost(path[-1])
+        return len(self.folds) * (low + whole + centers * cost(path[-1])) + LATER * cost(path[-1])
+
+    def score(self, setting: Setting) -> float:
+        """The mean log score of a setting over held-out entries, rows by their weights."""
+        if setting not in self.scores:
+            own = len(self.folds) * cost(setting.rank)
+            self.most = max(self.most - own, LATER * cost(setting.rank))
+            begin(self.progress, f"trying rank {setting.rank}", own, self.most)
+            self.scores[setting] = np.concatenate([self._scored(setting, fold) for fold in range(len(self.folds))])
+        return float(self._mean(self.scores[setting][:, 0]))
+
+    def best(self, settings: Iterable[Setting]) -> Setting:
+        """The one that scores best; of equals, the first."""
+        return max(settings, key=self.score)
+
+    def along(self, path: list[int], setting: Setting) -> Setting:
+        """The best rank of a path that ends when nothing has improved for a while."""
+        best, behind = replace(setting, rank=path[0]), 0
+        self.score(best)
+        for rank in path[1:]:
+            if self._mean(self.scores[best][:, 1]) <= self.negligible:
+                break
+            one = replace(setting, rank=rank)
+            gain = self.score(one) - self.score(best)
+            behind = 0 if gain > self._standard_error(one, best) else behind + 1
+            best = one if gain > 0 else best
+            if behind == PATIENCE:
+                break
+        return best
+
+    def selection(self, rule: Rule) -> Selection:
+        """The choice among all that was scored."""
+        ordered = sorted(self.scores, key=self.score, reverse=True)
+        errors = {one: self._standard_error(one, ordered[0]) for one in ordered}
+        close = [
+            one
+            for one in ordered
+            if self.score(ordered[0]) - self.score(one) <= (EARNED if one.rank == 0 else CLOSE[rule]) * errors[one]
+        ]
+        chosen = min(close, key=lambda one: one.rank)
+        trials = tuple(
+            Trial(
+                one.rank,
+                one.center,
+                one.diagonal,
+                self.score(one),
+                errors[one],
+                float(np.sqrt(self._mean(self.scores[one][:, 1]))),
+                one == chosen,
+            )
+            for one in ordered
+        )
+        return Selection(chosen, trials)
+
+    def _scored(self, setting: Setting, fold: int) -> Array:
+        rows, weights, held_out = self.folds[fold], self.panel.row_weights.copy(), np.zeros(self.panel.n_rows)
+        held_out[rows], weights[rows] = weights[rows], 0.0
+        train = self.panel.with_row_weights(weights)
+        check_fittable(train, setting.rank)
+        work = self.checkpoint.work(f"rank {setting.rank} {setting.center} {setting.diagonal} fold {fold}")
+
+        def score() -> dict[str, Any]:
+            found = fit_row_space(train, setting, self.seed, passes=SEARCH_PASSES, progress=self.progress, work=work)
+            return {"scores": BestLinearPredictor.of(found).leave_one_out(self.panel, held_out)[:, :2]}
+
+        return np.asarray(work.done(score)["scores"])
+
+    def _mean(self, sums: Array) -> float:
+        return float(self.weights @ sums) / float(self.weights @ self.counts)
+
+    def _standard_error(self, one: Setting, other: Setting) -> float:
+        """Of the difference in mean score, rows being independent."""
+        difference = self.scores[one][:, 0] - self.scores[other][:, 0]
+        residual = self.weights * (difference - self._mean(difference) * self.counts)
+        return float(np.sqrt(np.sum(residual**2)) / (self.weights @ self.counts))
+
+
+def enough_rows(panel: Panel) -> bool:
+    """Whether there are rows with pairs of entries to hold some out: at least ten."""
+    return int(np.count_nonzero((panel.row_weights > 0) & (panel.row_counts > 1))) >= 2 * FOLDS
+
+
+def affordable_ranks(n_columns: int, refined: bool) -> Iterator[int]:
+    """The path of ranks, as far as there are columns and, for refining, memory."""
+    for rank in RANKS:
+        if rank < n_columns and not (refined and working_memory(n_columns, rank) > MEMORY):
+            yield rank

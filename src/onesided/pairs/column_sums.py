@@ -1,0 +1,93 @@
+"""What a panel says of each column by itself, and of products in general: sums in one pass over rows.
+
+Nothing as long as the panel is held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.engines.engine import Engine, engine_for
+from onesided.panels.panel import Panel
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Sums over rows, w their weights and m their numbers of entries, of e = (v − c_j) / scale.
+
+    The first seven are of each column, over the rows that have it, and lie where passes run. The last three are over
+    all products p of two different entries of a row.
+    """
+
+    counts: Any  # w
+    beside: Any  # w, of rows with another entry
+    sums: Any  # we
+    squares: Any  # we²
+    fourths: Any  # we⁴
+    pairs: Any  # w (m − 1)
+    shared: Any  # w² (m − 1)
+    product_weight: float  # w
+    products: float  # wp
+    squared_products: float  # wp²
+
+    @property
+    def mean_square(self) -> float:
+        """Of all entries."""
+        return float(self.squares.sum() / (self.counts.sum() or 1.0))
+
+    @property
+    def mean_product(self) -> float:
+        """Of two different entries of a row."""
+        return self.products / (self.product_weight or 1.0)
+
+    @property
+    def mean_squared_product(self) -> float:
+        """Likewise."""
+        return self.squared_products / (self.product_weight or 1.0)
+
+    def in_units_of(self, scale: float) -> Tally:
+        """The sums of e / scale."""
+        return Tally(
+            self.counts,
+            self.beside,
+            self.sums / scale,
+            self.squares / scale**2,
+            self.fourths / scale**4,
+            self.pairs,
+            self.shared,
+            self.product_weight,
+            self.products / scale**2,
+            self.squared_products / scale**4,
+        )
+
+
+def tally(rows: Panel | Engine, center: Any = None, scale: float = 1.0, *, weights: Array | None = None) -> Tally:
+    """The sums of a panel, by its own row weights or others; or of the rows of an engine, which are where it is.
+
+    >>> sums = tally(Panel.from_dense([[1.0, 3.0], [np.nan, 2.0]]))
+    >>> sums.counts, sums.beside, sums.squares, sums.mean_product
+    (array([1., 2.]), array([1., 1.]), array([ 1., 13.]), 3.0)
+    """
+    engine = engine_for(rows, weights) if isinstance(rows, Panel) else rows
+    sums, products = engine.column_sums(engine.array(np.zeros(engine.n_columns)) if center is None else center, scale)
+    return Tally(*sums, *map(float, products))
+
+
+def largest_value(panel: Panel) -> float:
+    """The largest magnitude among the entries."""
+    return engine_for(panel).largest_value()
+
+
+def column_means(panel: Panel) -> Any:
+    """The weighted mean of each column; the mean of all entries for a column never seen.
+
+    >>> column_means(Panel.from_dense([[1.0, np.nan], [2.0, np.nan]]))
+    array([1.5, 1.5])
+    """
+    return engine_for(panel).column_means()

@@ -1,0 +1,63 @@
+"""Panels on disk: one file, or a part of a model's file."""
+
+from __future__ import annotations
+
+import os
+
+from onesided.errors import InputError
+from onesided.panels.panel import Panel
+from onesided.storage.archive import Archive, read, write
+
+
+def add_panel(archive: Archive, panel: Panel) -> None:
+    """Put a panel into an archive, under names of its own."""
+    archive.settings["panel_columns"] = panel.n_columns
+    for name in ("indptr", "columns", "values", "row_weights"):
+        archive.arrays[f"panel.{name}"] = getattr(panel, name)
+    if panel.has_row_ids:
+        archive.ids["panel_rows"] = panel.row_ids
+    if panel.has_column_ids:
+        archive.ids["panel_columns"] = panel.column_ids
+
+
+def stored_panel(archive: Archive) -> Panel | None:
+    """The panel in an archive; None where it has none."""
+    if "panel.indptr" not in archive.arrays:
+        return None
+    return Panel(
+        archive.arrays["panel.indptr"],
+        archive.arrays["panel.columns"],
+        archive.arrays["panel.values"],
+        archive.settings["panel_columns"],
+        row_ids=archive.ids.get("panel_rows"),
+        column_ids=archive.ids.get("panel_columns"),
+        row_weights=archive.arrays["panel.row_weights"],
+    )
+
+
+def save_panel(panel: Panel, path: str | os.PathLike[str]) -> None:
+    """Write a panel to one file.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_panel(Panel.from_dense([[5.0, np.nan], [3.0, 4.0]]), Path(folder, "ratings.onesided"))
+    ...     [file.name for file in Path(folder).iterdir()]
+    ['ratings.onesided']
+    """
+    archive = Archive("panel")
+    add_panel(archive, panel)
+    write(archive, path)
+
+
+def load_panel(path: str | os.PathLike[str]) -> Panel:
+    """Read a panel back.
+
+    >>> panel = Panel.from_arrays(["ann", "ann", "bob"], ["tea", "rye", "tea"], [5.0, 0.0, 3.0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_panel(panel, Path(folder, "drinks.onesided"))
+    ...     load_panel(Path(folder, "drinks.onesided")).row_ids.tolist()
+    ['ann', 'bob']
+    """
+    panel = stored_panel(read(path, "panel"))
+    if panel is None:
+        raise InputError(f"{path} is incomplete: it has no panel")
+    return panel

@@ -1,0 +1,539 @@
+"""What was observed: the entries of an n × d matrix, row by row.
+
+A panel keeps its entries in compressed rows, columns ascending within a row. Absent means missing; a stored
+zero is an observation. Ids are sorted, so the order of a table's lines does not change the panel made of it.
+
+What is refused, and what to do or ask for instead:
+
+====================================================  =====================================================
+found                                                 instead
+====================================================  =====================================================
+infinite or NaN values (a NaN in a dense array is a   ``non_finite="drop"``
+missing entry, never refused)
+a (row, column) pair that appears twice               ``duplicates="mean"``, ``"sum"`` or ``"last"``
+values above 1e75 in magnitude                        rescale: their moments would overflow
+text, complex numbers or dates as values              numbers: booleans, integers, floats or decimals
+missing, fractional or mixed ids, beyond 64 bits      integers or strings, of one kind for rows or columns
+ids given twice, or not one for each row or column    one id for each; none for their positions
+arrays of different lengths, ragged or not flat       one item for each entry, or two dimensions
+a column that the table lacks, or has twice           the names of three columns
+padded sparse formats (dia, bsr)                      csr or coo, where a stored zero is meant
+no rows, no columns, more than 2³¹ − 1 columns        at least one of each
+negative, NaN or infinite row weights                 zero for a row that is not to count
+compressed rows out of order, columns out of range    ``Panel.from_arrays`` or ``Panel.from_sparse``
+a row with an id taken twice, or outside the panel    a larger row weight
+ids that are unknown, or of another kind              ``unknown="drop"`` when columns are aligned
+an option that does not exist                         those that the message lists
+====================================================  =====================================================
+
+Rows with one entry are kept: they inform the diagonal and the means. Rows and columns without entries are kept
+where the input has them: dense and sparse input, and tables all of whose values for them were dropped. A panel
+may have no entries at all.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from operator import add
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from onesided.errors import InputError, check_choice, counted, examples
+from onesided.kernels import cpu
+from onesided.panels.convert import column_names, encode_entries, sparse_entries, table_columns, wide_table
+from onesided.panels.csr import (
+    Duplicates,
+    NonFinite,
+    as_float,
+    check_compressed,
+    check_options,
+    check_shape,
+    check_weights,
+    compress,
+)
+from onesided.panels.ids import Coded, as_ids, check_ids, find_ids, id_kind, known_positions, row_selection
+from onesided.panels.table_files import is_long
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+
+Array = npt.NDArray[Any]
+Draw = Callable[[int], bytes]  # so many random bytes
+
+
+class Panel:
+    """The observed entries of an n × d matrix, with row ids, column ids and a weight per row.
+
+    Parameters
+    ----------
+    indptr : int64 array of n + 1
+        Row ``u`` holds the entries ``indptr[u]`` to ``indptr[u + 1]``.
+    columns : int32 array
+        The column of each entry, strictly ascending within a row.
+    values : float32 or float64 array
+        The value of each entry. Arrays are shared with the caller, not copied, and are never written to.
+    n_columns : int
+    row_ids, column_ids : arrays, optional
+        Integers or strings, without repetition; positions where not given.
+    row_weights : array of n, optional
+        Not negative; one for each row where not given.
+
+    Examples
+    --------
+    >>> panel = Panel.from_arrays(["ann", "ann", "bob"], ["tea", "rye", "tea"], [5.0, 0.0, 3.0])
+    >>> panel
+    Panel(2 rows × 2 columns, 3 entries)
+    >>> panel.to_dense()
+    array([[ 0.,  5.],
+           [nan,  3.]])
+    """
+
+    packed: Path | None = None  # the folder whose files its arrays are mapped from
+    place: Any = None  # where passes over it run, if not on this machine's processor
+
+    def __init__(
+        self,
+        indptr: Array,
+        columns: Array,
+        values: Array,
+        n_columns: int,
+        *,
+        row_ids: Array | None = None,
+        column_ids: Array | None = None,
+        row_weights: Array | None = None,
+    ) -> None:
+        self.indptr, self.columns, self.values = map(_frozen, check_compressed(indptr, columns, values, n_columns))
+        self.n_rows, self.n_columns = len(self.indptr) - 1, int(n_columns)
+        self._row_ids: Any = check_ids(row_ids, self.n_rows, "row")
+        self._column_ids = check_ids(column_ids, self.n_columns, "column")
+        self.row_weights = _frozen(check_weights(row_weights, self.n_rows))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not the attributes: copies of read-only arrays can be written to, and what is cached need not travel.
+        row_ids = self.row_ids if self.has_row_ids else None
+        names = {"row_ids": row_ids, "column_ids": self._column_ids, "row_weights": self.row_weights}
+        return _restored, ((self.indptr, self.columns, self.values, self.n_columns), names)
+
+    @classmethod
+    def from_mapped(
+        cls,
+        indptr: Array,
+        columns: Array,
+        values: Array,
+        n_columns: int,
+        *,
+        row_ids: Any,
+        column_ids: Array | None,
+        packed: Path | None = None,
+    ) -> Panel:
+        """From memory-mapped arrays that were checked when they were written, and are not read here.
+
+        ``row_ids`` need not be an array: what yields those at some positions, and all of them as an array when
+        asked, is kept as it is.
+        """
+        panel = object.__new__(cls)
+        panel.indptr, panel.columns, panel.values = map(_frozen, (indptr, columns, values))
+        panel.n_rows, panel.n_columns = len(indptr) - 1, n_columns
+        panel._row_ids, panel._column_ids = row_ids, check_ids(column_ids, n_columns, "column")
+        panel.row_weights = _frozen(check_weights(None, panel.n_rows))
+        panel.packed = packed
+        return panel
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        row: str,
+        column: str,
+        value: str,
+        duplicates: Duplicates = "refuse",
+        non_finite: NonFinite = "refuse",
+    ) -> Panel:
+        """From a long table, one line per entry: pandas, polars, pyarrow, or anything that speaks Arrow.
+
+        >>> import pyarrow as pa
+        >>> ratings = pa.table({"user": [7, 7, 9], "item": ["a", "b", "a"], "stars": [5, 3, 4]})
+        >>> Panel.from_table(ratings, row="user", column="item", value="stars")
+        Panel(2 rows × 2 columns, 3 entries)
+        """
+        names = (row, column, value)
+        entries = encode_entries(table_columns(table, names), names)
+        return cls._from_entries(*entries, f"column {value!r}", duplicates, non_finite)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        rows: Any,
+        columns: Any,
+        values: Any,
+        *,
+        duplicates: Duplicates = "refuse",
+        non_finite: NonFinite = "refuse",
+    ) -> Panel:
+        """From three arrays of one length: row ids, column ids and values.
+
+        >>> Panel.from_arrays([1, 1, 2], [10, 20, 10], [0.5, 1.5, 2.5]).column_ids
+        array([10, 20])
+        """
+        entries = encode_entries((rows, columns, values), ("rows", "columns", "values"))
+        return cls._from_entries(*entries, "the array of values", duplicates, non_finite)
+
+    @classmethod
+    def from_sparse(
+        cls,
+        matrix: sp.sparray | sp.spmatrix,
+        *,
+        duplicates: Duplicates = "refuse",
+        non_finite: NonFinite = "refuse",
+    ) -> Panel:
+        """From a scipy sparse matrix: every stored entry is an observation, stored zeros too.
+
+        A CSR matrix in order shares its arrays with the panel; others are copied.
+
+        >>> import scipy.sparse as sp
+        >>> Panel.from_sparse(sp.csr_array(([4.0, 0.0], ([0, 1], [2, 0])), shape=(2, 3)))
+        Panel(2 rows × 3 columns, 2 entries)
+        """
+        check_options(duplicates, non_finite)
+        _, d = check_shape(*matrix.shape)
+        if matrix.format == "csr" and matrix.has_canonical_format:  # sorted and without duplicates
+            values = as_float(matrix.data, "the matrix")
+            if np.isfinite(values).all():
+                return cls(matrix.indptr, matrix.indices, values, d)
+        return cls._from_entries(*sparse_entries(matrix), "the matrix", duplicates, non_finite)
+
+    @classmethod
+    def from_dense(cls, matrix: Any, *, non_finite: NonFinite = "refuse") -> Panel:
+        """From a dense array or table: NaN (or None, or masked) is missing, everything else was observed.
+
+        Column names (pandas, polars, pyarrow) become the column ids, a pandas index the row ids.
+
+        >>> import numpy as np
+        >>> Panel.from_dense([[1.0, np.nan], [0.0, 2.0]])
+        Panel(2 rows × 2 columns, 3 entries)
+        """
+        names = column_names(matrix)
+        if names is not None and is_long(names):
+            listed = ", ".join(map(repr, names))
+            warnings.warn(
+                f"the table has the columns {listed}, each of which is taken as a column of the panel; if its lines "
+                "are single entries, use Panel.from_table(table, row=…, column=…, value=…)",
+                stacklevel=2,
+            )
+        matrix, row_ids, column_ids = (matrix, None, None) if names is None else wide_table(matrix, names)
+        matrix = as_float(matrix, "the array")
+        n, d = check_shape(*matrix.shape)
+        observed = ~np.isnan(matrix)
+        rows, columns = np.nonzero(observed)
+        codes = (row_ids, rows, n), (column_ids, columns, d)
+        return cls._from_entries(*codes, matrix[observed], "the array", non_finite=non_finite)
+
+    @classmethod
+    def _from_entries(
+        cls,
+        rows: Coded,
+        columns: Coded,
+        values: Array,
+        where: str,
+        duplicates: Duplicates = "refuse",
+        non_finite: NonFinite = "refuse",
+    ) -> Panel:
+        compressed = compress(rows, columns, values, where, duplicates, non_finite)
+        return cls(*compressed, columns[2], row_ids=rows[0], column_ids=columns[0])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.n_rows, self.n_columns
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __getitem__(self, rows: Any) -> Panel:
+        """Some rows: a slice, positions or a mask, so that scikit-learn can split a panel.
+
+        >>> Panel.from_dense([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])[1:]
+        Panel(2 rows × 2 columns, 3 entries)
+        """
+        if isinstance(rows, tuple):  # scikit-learn asks for [rows, ...]
+            rows, *others = rows
+            if any(one is not Ellipsis for one in others):
+                raise InputError("a panel is cut by rows alone: panel[rows]")
+        return self.take_rows(np.arange(self.n_rows)[rows] if isinstance(rows, slice) else rows)
+
+    @property
+    def n_entries(self) -> int:
+        """How many entries were observed."""
+        return len(self.values)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the values."""
+        return np.dtype(self.values.dtype)
+
+    @property
+    def row_ids(self) -> Array:
+        """The id of each row; its position where none was given."""
+        return np.arange(self.n_rows) if self._row_ids is None else np.asarray(self._row_ids)
+
+    @property
+    def column_ids(self) -> Array:
+        """The id of each column; its position where none was given."""
+        return np.arange(self.n_columns) if self._column_ids is None else self._column_ids
+
+    @property
+    def has_row_ids(self) -> bool:
+        """Whether rows were given ids."""
+        return self._row_ids is not None
+
+    @property
+    def has_column_ids(self) -> bool:
+        """Whether columns were given ids."""
+        return self._column_ids is not None
+
+    @property
+    def row_counts(self) -> Array:
+        """Entries in each row."""
+        return np.diff(self.indptr)
+
+    @cached_property
+    def column_counts(self) -> Array:
+        """Entries in each column."""
+        return _frozen(self.total(_column_counts))
+
+    @property
+    def _entry_rows(self) -> Array:
+        return np.repeat(np.arange(self.n_rows), self.row_counts)
+
+    @cached_property
+    def by_column(self) -> tuple[Array, Array, Array]:
+        """The same entries by column: pointers, the row of each entry (ascending), its value."""
+        indptr, order = cpu.counting_sort(self.columns, self.n_columns)
+        return _frozen(indptr), _frozen(self._entry_rows[order]), _frozen(self.values[order])
+
+    def rows_having(self, column: int) -> Array:
+        """The positions of the rows that have a column.
+
+        >>> Panel.from_dense([[1.0, np.nan], [2.0, 3.0]]).rows_having(1)
+        array([1])
+        """
+        indptr, rows, _ = self.by_column
+        return rows[indptr[column] : indptr[column + 1]]
+
+    def row_positions(self, ids: Iterable[Any]) -> Array:
+        """Positions of rows by id; an unknown id is named in the error."""
+        return known_positions(self.row_ids, ids, "row")
+
+    def column_positions(self, ids: Iterable[Any]) -> Array:
+        """Positions of columns by id; an unknown id is named in the error.
+
+        >>> Panel.from_arrays([1, 1], ["tea", "rye"], [5.0, 3.0]).column_positions(["tea"])
+        array([1])
+        """
+        return known_positions(self.column_ids, ids, "column")
+
+    def with_row_weights(self, weights: Any) -> Panel:
+        """The same panel with other row weights, in the order of ``row_ids``."""
+        panel = self._copied()
+        panel.row_weights = _frozen(check_weights(weights, self.n_rows))
+        return panel
+
+    def at(self, place: Any) -> Panel:
+        """The same panel with its passes elsewhere; with None, on this machine's processor."""
+        if place is self.place:
+            return self
+        panel = self._copied()
+        panel.place = place
+        return panel
+
+    def _copied(self) -> Self:
+        panel = object.__new__(type(self))
+        panel.__dict__.update(self.__dict__)
+        return panel
+
+    def total(self, task: Callable[[Panel], Any], add: Callable[[Any, Any], Any] = add) -> Any:
+        """What ``task`` makes of the rows, where that is a sum over them: rows may lie in parts, here and there.
+
+        >>> Panel.from_dense([[1.0, 2.0], [3.0, np.nan]]).total(lambda rows: rows.values.sum()).item()
+        6.0
+        """
+        return task(self)
+
+    def by_parts(
+        self, task: Callable[..., Any], given: Callable[[int, int], tuple[Any, ...]] = lambda first, last: ()
+    ) -> Iterator[tuple[int, int, Any]]:
+        """What ``task`` makes of the rows of each part, in order: the first row, the one after the last, and that.
+
+        It gets the rows and what ``given`` has for those from the first to the one before the last.
+        """
+        yield 0, self.n_rows, task(self, *given(0, self.n_rows))
+
+    def each(self, task: Callable[[Panel], Panel]) -> Panel:
+        """As many rows, made of these by ``task``, which looks at one row at a time."""
+        return task(self)
+
+    def each_drawing(self, task: Callable[[Panel, Draw], Panel], draw: Draw) -> Panel:
+        """Like :meth:`each`, with a source of random bytes."""
+        return task(self, draw)
+
+    def centred(self, means: Array) -> Panel:
+        """The same panel with a number taken off each column's values.
+
+        >>> Panel.from_dense([[1.0, np.nan], [3.0, 5.0]]).centred(np.array([2.0, 5.0])).to_dense()
+        array([[-1., nan],
+               [ 1.,  0.]])
+        """
+        panel = self._copied()
+        for name in ("by_column", "place", "packed"):  # what holds the values as they were
+            panel.__dict__.pop(name, None)
+        panel.values = _frozen(self.values - means[self.columns])
+        return panel
+
+    def take_rows(self, rows: Any) -> Panel:
+        """The panel of some rows, in the order given: their positions, or a mask over all rows.
+
+        Rows with ids are taken once; a larger weight makes one count more. Without ids they may repeat.
+
+        >>> panel = Panel.from_arrays(["ann", "bob", "cleo"], [1, 1, 1], [5.0, 3.0, 4.0])
+        >>> panel.take_rows([2, 0]).row_ids
+        array(['cleo', 'ann'], dtype=object)
+        """
+        rows = row_selection(rows, self.n_rows, self._row_ids)
+        counts = self.indptr[rows + 1] - self.indptr[rows]
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
+        panel = Panel(
+            indptr,
+            self.columns[entries],
+            self.values[entries],
+            self.n_columns,
+            row_ids=None if self._row_ids is None else self._row_ids[rows],
+            column_ids=self._column_ids,
+            row_weights=self.row_weights[rows],
+        )
+        return panel if self.place is None else panel.at(self.place.again(panel))
+
+    def take_columns(self, chosen: Array) -> Panel:
+        """All rows over some columns: their positions, ascending.
+
+        >>> Panel.from_dense([[1.0, 2.0, 3.0], [np.nan, 5.0, 6.0]]).take_columns(np.array([0, 2])).to_dense()
+        array([[ 1.,  3.],
+               [nan,  6.]])
+        """
+        position = np.full(self.n_columns, -1, dtype=np.int32)
+        position[chosen] = np.arange(len(chosen))
+        columns = position[self.columns]
+        kept = np.flatnonzero(columns >= 0)
+        return Panel(
+            np.searchsorted(kept, self.indptr),
+            columns[kept],
+            self.values[kept],
+            len(chosen),
+            row_weights=self.row_weights,
+        )
+
+    def align_columns(self, column_ids: Any, *, unknown: Literal["refuse", "drop"] = "refuse") -> Panel:
+        """The same rows over another panel's columns, matched by id.
+
+        Entries in columns that ``column_ids`` does not have are refused, or dropped with ``unknown="drop"``;
+        their rows stay.
+
+        >>> new = Panel.from_arrays([1, 1], ["tea", "gin"], [5.0, 3.0])
+        >>> new.align_columns(["rye", "tea"], unknown="drop")
+        Panel(1 row × 2 columns, 1 entry)
+        """
+        check_choice("unknown", unknown, ("refuse", "drop"))
+        column_ids = as_ids(column_ids, "column_ids")
+        if len(column_ids) and id_kind(column_ids) != id_kind(self.column_ids):
+            raise InputError(
+                f"the column ids of the panel are {id_kind(self.column_ids)}, "
+                f"those of the model are {id_kind(column_ids)}: they cannot be matched"
+            )
+        position, known = find_ids(column_ids, self.column_ids)
+        known |= self.column_counts == 0
+        if unknown == "refuse" and not known.all():
+            strangers = self.column_ids[~known]
+            raise InputError(
+                f"{counted(len(strangers), 'column id')} unknown to the model: {examples(strangers)}; "
+                'pass unknown="drop" to leave their entries out'
+            )
+        columns = position[self.columns]
+        kept = columns >= 0
+        panel = Panel._from_entries(
+            (self._row_ids, self._entry_rows[kept], self.n_rows),
+            (column_ids, columns[kept], len(column_ids)),
+            self.values[kept],
+            "the panel",
+        )
+        return panel.with_row_weights(self.row_weights)
+
+    def to_sparse(self) -> sp.csr_array:
+        """As a scipy CSR array; observed zeros are stored."""
+        import scipy.sparse as sp
+
+        return sp.csr_array((self.values, self.columns, self.indptr), shape=self.shape, copy=True)
+
+    def to_dense(self) -> Array:
+        """As a dense array; NaN where nothing was observed."""
+        dense = np.full(self.shape, np.nan, dtype=self.values.dtype)
+        dense[self._entry_rows, self.columns] = self.values
+        return dense
+
+    def __repr__(self) -> str:
+        rows, columns = counted(self.n_rows, "row"), counted(self.n_columns, "column")
+        return f"Panel({rows} × {columns}, {counted(self.n_entries, 'entry', 'entries')})"
+
+
+def as_panel(
+    data: Any,
+    *,
+    row: str | None = None,
+    column: str | None = None,
+    value: str | None = None,
+    duplicates: Duplicates = "refuse",
+    non_finite: NonFinite = "refuse",
+) -> Panel:
+    """Make a panel of whatever holds one.
+
+    A long table when ``row``, ``column`` and ``value`` name its columns; a scipy sparse matrix; three arrays
+    in a tuple (row ids, column ids, values); otherwise a dense table of rows and columns, where NaN is
+    missing. A panel is returned as it is. See the methods of ``Panel`` for what each of them keeps.
+
+    >>> as_panel([[1.0, float("nan")], [2.0, 3.0]])
+    Panel(2 rows × 2 columns, 3 entries)
+    >>> as_panel((["ann", "bob"], ["tea", "tea"], [5.0, 3.0]))
+    Panel(2 rows × 1 column, 2 entries)
+    """
+    check_options(duplicates, non_finite)
+    named = [name for name in (row, column, value) if name is not None]
+    if named:
+        if row is None or column is None or value is None:
+            raise InputError("name all three of row, column and value, or none of them for a dense table")
+        return Panel.from_table(data, row=row, column=column, value=value, duplicates=duplicates, non_finite=non_finite)
+    if isinstance(data, Panel):
+        return data
+    if hasattr(data, "tocoo"):
+        return Panel.from_sparse(data, duplicates=duplicates, non_finite=non_finite)
+    if isinstance(data, tuple) and len(data) == 3 and all(np.ndim(part) == 1 for part in data):
+        return Panel.from_arrays(*data, duplicates=duplicates, non_finite=non_finite)
+    return Panel.from_dense(data, non_finite=non_finite)
+
+
+def _column_counts(rows: Panel) -> Array:
+    return np.bincount(rows.columns, minlength=rows.n_columns)
+
+
+def _restored(arrays: tuple[Any, ...], names: dict[str, Any]) -> Panel:
+    return Panel(*arrays, **names)
+
+
+def _frozen(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view

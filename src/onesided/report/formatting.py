@@ -1,0 +1,181 @@
+"""Numbers and names in words: never NaN, never more digits than can be read, never a share of nothing as "0.0%"."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from typing import Any
+
+import numpy as np
+
+from onesided.column_names import Names
+from onesided.errors import counted
+
+UNKNOWN = "–"  # an empty cell would look like an oversight
+SMALLEST = 1e-200  # what stands for nothing in a panel of zeros
+NOTHING = 1e-9  # a share below this is rounding
+PLAIN = (1e-4, 1e9)  # magnitudes that are written out; others have a power of ten
+CUT = "…"
+
+
+def number(one: float | None, digits: int = 3) -> str:
+    """A number to so many significant digits; a dash for what is not known.
+
+    >>> number(1234567.0), number(0.0123456), number(-2.0), number(1e-6), number(float("nan"))
+    ('1,230,000', '0.0123', '−2', '1e−6', '–')
+    >>> number(0.00009999), number(1.234e70)  # rounded first: one number has one form
+    ('0.0001', '1.23e70')
+    """
+    if one is None or not math.isfinite(one):
+        return UNKNOWN
+    if abs(one) < SMALLEST:
+        return "0"
+    leading, power = f"{one:.{digits - 1}e}".split("e")
+    if not PLAIN[0] <= abs(rounded := float(f"{leading}e{power}")) < PLAIN[1]:
+        leading = leading.rstrip("0").rstrip(".") if "." in leading else leading
+        return f"{leading}e{int(power)}".replace("-", "−")
+    text = f"{rounded:,.{max(0, digits - 1 - int(power))}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.replace("-", "−")
+
+
+def fixed(one: float | None, places: int) -> str:
+    """A number to so many places, for columns of a table that are compared; a dash for what is not known.
+
+    What so many places would show as zero, or as a row of digits, is written with significant digits.
+
+    >>> fixed(-0.5, 3), fixed(None, 3), fixed(0.0, 3), fixed(1.234e-8, 3), fixed(-1.234e70, 0)
+    ('−0.500', '–', '0.000', '1.23e−8', '−1.23e70')
+    """
+    if one is None or not math.isfinite(one):
+        return UNKNOWN
+    if abs(one) < SMALLEST:
+        return f"{0:.{places}f}"
+    if not PLAIN[0] <= abs(one) < PLAIN[1] or round(one, places) == 0:
+        return number(one)
+    return f"{one:,.{places}f}".replace("-", "−")
+
+
+def share(one: float | None) -> str:
+    """A share as a percentage; one that is not zero or all is not called so.
+
+    >>> share(0.1234), share(0.000042), share(0.99999), share(0.0), share(1.0)
+    ('12.3%', '0.0042%', 'more than 99.9%', '0%', '100%')
+    """
+    if one is None or not math.isfinite(one):
+        return UNKNOWN
+    if 0 < one < 0.001:
+        return f"{number(100 * one, 2)}%"
+    if 0.999 < one < 1:
+        return "more than 99.9%"
+    return f"{100 * one:.3g}%".replace("-", "−")
+
+
+def with_error(one: float | None, error: float | None, places: int = 3) -> str:
+    """A number and its standard error.
+
+    >>> with_error(0.9123, 0.0021), with_error(None, None), with_error(1.2342e-8, 3.21e-10)
+    ('0.912 ± 0.002', '–', '1.234e−8 ± 3.2e−10')
+    """
+    if one is None:
+        return UNKNOWN
+    if one != 0 and not PLAIN[0] <= abs(one) < PLAIN[1]:
+        return f"{number(one, 4)} ± {number(error, 2)}"
+    return f"{fixed(one, places)} ± {fixed(error, places)}"
+
+
+def percent_with_error(one: float | None, error: float | None) -> str:
+    """A share, perhaps below zero, and its standard error.
+
+    >>> percent_with_error(0.2512, 0.0123), percent_with_error(-0.00002, 0.00013), percent_with_error(-1e-17, 0.0)
+    ('25.1% ± 1.2%', '−0.002% ± 0.013%', '0% ± 0%')
+    """
+    if one is None or error is None:
+        return UNKNOWN
+    if abs(one) < NOTHING and error < NOTHING:
+        return "0% ± 0%"
+    places = max(1, places_for(100 * error)) if error > NOTHING else 1
+    return f"{fixed(100 * one if abs(one) > NOTHING else 0.0, places)}% ± {fixed(100 * error, places)}%"
+
+
+def decimals(largest: float, digits: int) -> int:
+    """To how many places the numbers of a list are printed whose largest has so many significant digits.
+
+    >>> decimals(4.2, 3), decimals(0.031, 3), decimals(0.0, 3)
+    (2, 4, 0)
+    """
+    if not math.isfinite(largest) or largest < SMALLEST:
+        return 0
+    return int(np.clip(digits - 1 - math.floor(math.log10(largest)), 0, 9))
+
+
+def places_for(error: float | None) -> int:
+    """To how many places a number with this standard error is worth printing.
+
+    >>> places_for(0.0021), places_for(12.0), places_for(None)
+    (4, 0, 3)
+    """
+    if error is None or not math.isfinite(error) or error <= 0:
+        return 3
+    return int(np.clip(1 - math.floor(math.log10(error)), 0, 6))
+
+
+def mentioned(names: Names, position: int) -> dict[str, Any]:
+    """A column as JSON has it.
+
+    >>> mentioned(Names(np.array([7]), {7: "Alien"}), 0)
+    {'id': 7, 'name': 'Alien'}
+    """
+    one = names.column_ids[position]
+    return {"id": one.item() if isinstance(one, np.generic) else one, "name": names[position]}
+
+
+def printable(name: str) -> str:
+    """A name without what no page can hold: control characters and halves of pairs.
+
+    >>> printable("tea\\x00 <b>")
+    'tea� <b>'
+    """
+    return "".join("�" if unicodedata.category(one) in ("Cc", "Cs") else one for one in str(name))
+
+
+def shortened(name: str, most: int) -> str:
+    """A name that is at most so many Latin letters wide; wide letters count for two.
+
+    >>> shortened("A very long name", 8), shortened("寿司と刺身と天ぷら", 8)
+    ('A very…', '寿司と…')
+    """
+    name = printable(name)
+    if width(name) <= most:
+        return name
+    while name and width(name) > most - 1:
+        name = name[:-1]
+    return name.rstrip() + CUT
+
+
+def width(name: str) -> int:
+    """How wide a name is, in Latin letters.
+
+    >>> width("tea"), width("寿司")
+    (3, 4)
+    """
+    return sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in name)
+
+
+def listed(names: list[str], total: int) -> str:
+    """The first of so many names in all.
+
+    >>> listed(["tea", "rye"], 5)
+    'tea, rye and 3 more'
+    """
+    more = total - len(names)
+    return ", ".join(names) + (f" and {more:,} more" if more else "")
+
+
+def rows_and_columns(rows: int, columns: int, entries: int) -> str:
+    """The size of a panel.
+
+    >>> rows_and_columns(2, 3, 4)
+    '2 rows × 3 columns, 4 entries'
+    """
+    return f"{counted(rows, 'row')} × {counted(columns, 'column')}, {counted(entries, 'entry', 'entries')}"

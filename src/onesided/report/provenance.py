@@ -1,0 +1,246 @@
+"""How it was made: settings, seed, versions and seconds, how the passes ended; of a private fit, what was spent."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onesided import __version__
+from onesided.errors import counted
+from onesided.estimators.completion import OneSidedCompletion
+from onesided.fitting.blending import FEWEST_ROWS, HELD_OUT, MOST_PRODUCTS
+from onesided.fitting.refinement import PASSES
+from onesided.panels.panel import Panel
+from onesided.privacy.curator import Account
+from onesided.report.formatting import number, share
+from onesided.report.page import Section, defined, facts, sentence, table, text
+
+SETTLED = 1e-3  # refinement ends below it (:mod:`onesided.fitting.refinement`)
+NEIGHBOURS = {
+    "add-remove": "one row more or less",
+    "replace": "one row replaced by another",
+    None: "other values in one row, in the same columns",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Made(Section):
+    """What is needed to make the model again.
+
+    >>> model = OneSidedCompletion(1, center="columns", diagonal="free", random_state=3).fit([[1.0, 2.0], [2.0, 4.0]])
+    >>> Made.of(model).to_dict()["settings"]["random_state"]
+    3
+    """
+
+    title: ClassVar[str] = "How it was made"
+    anchor: ClassVar[str] = "made"
+
+    settings: dict[str, Any]
+    fitted: dict[str, Any]
+    seconds: float | None
+    versions: dict[str, str]
+    solver: str
+    solver_status: str
+    refinement: tuple[int, float] | None
+    blend: float
+    mean_blend: float
+    not_blended: tuple[str, str]  # why, of pairs and of means, where they are not
+    account: Account | None
+    seed: int
+    weighted: bool = False  # whether "rows" are a weight
+
+    @classmethod
+    def of(
+        cls, model: OneSidedCompletion, seed: int = 0, *, panel: Panel | None = None, weighted: bool = False
+    ) -> Made:
+        """Of a fitted model, in a report whose own draws come from ``seed``; its panel tells more of the blend."""
+        ended = model.refinement_
+        return cls(
+            {name: _plain(name, one) for name, one in sorted(model.get_params(deep=False).items())},
+            {"rank": model.rank_, "center": model.center_, "diagonal": model.diagonal_},
+            model.making_.seconds,
+            dict(model.making_.versions),
+            model.solve_.message,
+            model.solve_.status,
+            None if ended is None else (ended.passes, ended.change),
+            float(model.blend_),
+            float(model.mean_blend_),
+            (_why_not_pairs(model, panel), _why_not_means(model, panel)),
+            model.privacy_,
+            seed,
+            weighted,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, as JSON takes them."""
+        return {
+            "settings": self.settings,
+            "fitted": self.fitted,
+            "seconds": self.seconds,
+            "versions": self.versions,
+            "solver": self.solver_status,
+            "refinement": None
+            if self.refinement is None
+            else dict(zip(("passes", "change"), self.refinement, strict=True)),
+            "blend": self.blend if np.isfinite(self.blend) else None,
+            "mean_blend": self.mean_blend if np.isfinite(self.mean_blend) else None,
+            "privacy": None if self.account is None else _told(self.account),
+            "report": {"version": __version__, "seed": self.seed},
+        }
+
+    def body(self) -> str:
+        return "".join([*self._privacy(), facts("The fit", self._fit()), self._settings(), self._defined()])
+
+    def _fit(self) -> list[tuple[str, str]]:
+        took = "not told" if self.seconds is None else f"{number(self.seconds)} s"
+        if self.account is not None and self.seconds is None:
+            took = "not told: how long a private fit takes depends on its rows"
+        made = [
+            ("moment solution", text(self.solver)),
+            ("refinement", self._refinement()),
+            ("measured pairs in T", self._blended(self.blend, self.not_blended[0])),
+            ("measured means in T", self._blended(self.mean_blend, self.not_blended[1])),
+            ("time to fit", took),
+            ("fitted with", text(", ".join(f"{name} {one}" for name, one in self.versions.items()) or "not recorded")),
+            ("this page", f"onesided {text(__version__)}, seed {self.seed}"),
+        ]
+        return made if self.account is None else [one for one in made if not one[0].startswith("measured")]
+
+    def _blended(self, kappa: float, why_not: str) -> str:
+        if not np.isfinite(kappa):
+            return f"not averaged in: {why_not}"
+        if kappa == 0:
+            return "they stand alone wherever there are any; the model counts for nothing beside them"
+        rows = f"a weight of {number(kappa)}" if self.weighted else f"{number(kappa)} {'row' if kappa == 1 else 'rows'}"
+        return f"averaged in; the model counts for {rows}"
+
+    def _refinement(self) -> str:
+        if self.refinement is None:
+            return "none: the moment solution stands as it is"
+        passes, change = self.refinement
+        made = counted(passes, "variational pass", "variational passes")
+        if change <= SETTLED:
+            ended = f"converged after {made}"
+        elif passes >= PASSES:
+            ended = f"stopped at the limit of {made}, not quite settled"
+        else:
+            ended = f"stopped after {made}"
+        return (
+            f"{ended}; the last moved means and components by {number(change)} of their size "
+            f"(settled below {number(SETTLED)})"
+        )
+
+    def _settings(self) -> str:
+        rows = [
+            [f"<code>{text(name)}</code>", text(_in_words(one)), text(_in_words(self.fitted.get(name, one)))]
+            for name, one in self.settings.items()
+            if name != "privacy" or one is not None
+        ]
+        return table("Settings of the fit", ["setting", "given", "used"], rows)
+
+    def _privacy(self) -> list[str]:
+        account = self.account
+        if account is None:
+            return []
+        rows = [
+            [
+                text(one.what),
+                "one for each entry" if account.mechanism == "local" else f"{one.numbers:,}",
+                number(one.sensitivity),
+                number(one.deviation),
+                share(one.mu**2 / account.mu**2),
+            ]
+            for one in account.releases
+        ]
+        local = account.mechanism == "local"
+        return [
+            "<h3>The account of privacy</h3>",
+            sentence(
+                f"The fit is ({number(account.epsilon)}, {number(account.delta)})-differentially private with the "
+                f"{text(account.mechanism)} mechanism; neighbouring panels differ by {NEIGHBOURS[account.neighbours]}.",
+                "All that the model and this page know of the rows' values was made from values with noise on them, "
+                "added before anything else was done. Which entries exist is not protected and not private with this "
+                "mechanism: the model knows which columns were seen, which of them rows link, how many rows a column "
+                "has on average and how many entries the longest row has, without noise."
+                if local
+                else "All that the model and this page know of the rows was released with noise: means, variances and "
+                "counts of columns have noise on them, and so has everything made of them. No exact number about the "
+                "rows is on this page.",
+            ),
+            table(
+                "What was released, and what it cost",
+                ["released", "numbers", "sensitivity", "noise", "share of μ²"],
+                rows,
+                numbers=[1, 2, 3, 4],
+            ),
+            sentence(
+                f"Together μ = {number(account.mu)}; at ε = {number(account.epsilon)} that spends "
+                f"δ = {number(account.spent_delta)} of {number(account.delta)}."
+            ),
+        ]
+
+    def _defined(self) -> str:
+        terms = {
+            "moment solution": "the factor that fits the mean products of pairs of columns, each pair by its count.",
+            "refinement": "passes that integrate the rows out and estimate every variance.",
+            "measured pairs, means in T": f"{'which weight of' if self.weighted else 'how many'} rows the model counts "
+            "for beside a measured product of two columns, or a measured mean, when both are averaged in T.",
+            "time to fit": "in seconds on a clock, choosing included.",
+        }
+        if self.account is not None:
+            terms |= {
+                "sensitivity": "by how much one person can move a released vector, in units of half the width of the "
+                "bounds.",
+                "noise": "the standard deviation added to each released number, in the same units.",
+                "μ": "sensitivity over noise, the parameter of Gaussian differential privacy; its squares add up.",
+            }
+        return defined(terms)
+
+
+def _why_not_pairs(model: OneSidedCompletion, panel: Panel | None) -> str:
+    """Why measured pairs are not averaged in, where they are not."""
+    if model.blend is None:
+        return "it was not asked for, blend being none"
+    if panel is None:
+        return "held-out rows did not say that it helps, or were too few to say; without the panel it cannot be told"
+    if np.sum(panel.row_counts.astype(np.float64) ** 2) > MOST_PRODUCTS:
+        return "the panel has too many pairs for that"
+    pairs = int(np.count_nonzero((panel.row_weights > 0) & (panel.row_counts > 1)))
+    if -(-pairs // HELD_OUT) < FEWEST_ROWS:
+        return f"too few rows have two entries to hold {FEWEST_ROWS} of them out and see whether it helps"
+    return "on held-out rows the model alone does as well"
+
+
+def _why_not_means(model: OneSidedCompletion, panel: Panel | None) -> str:
+    """Likewise of measured means."""
+    if model.center_ == "none":
+        return "the model has no means"
+    if model.blend not in (None, "auto"):
+        return "blend was given as a number, which is about pairs alone"
+    return _why_not_pairs(model, panel)
+
+
+def _told(account: Account) -> dict[str, Any]:
+    """The account, as JSON takes it; how many values the local mechanism released is how many entries there were."""
+    releases = [asdict(one) | ({"numbers": None} if account.mechanism == "local" else {}) for one in account.releases]
+    return asdict(account) | {"releases": releases, "mu": account.mu}
+
+
+def _plain(name: str, one: Any) -> Any:
+    """A parameter as JSON and a table take it."""
+    if name == "privacy":
+        return None if one is None else "see the account"
+    if name == "random_state":
+        return int(one) if isinstance(one, Integral) else None if one is None else "a generator"
+    if isinstance(one, np.ndarray | list | tuple):
+        return f"{np.size(one):,} numbers"
+    return one.item() if isinstance(one, np.generic) else one
+
+
+def _in_words(one: Any) -> str:
+    if one is None or isinstance(one, bool):
+        return "none" if one is None else "yes" if one else "no"
+    return number(float(one), 4) if isinstance(one, int | float) else str(one)

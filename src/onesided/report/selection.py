@@ -1,0 +1,80 @@
+"""The rank and how it was chosen: the scores on held-out rows of all settings that were tried."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onesided.errors import counted
+from onesided.fitting.selection import Selection, Trial
+from onesided.report.formatting import decimals, fixed
+from onesided.report.page import figure, table
+from onesided.report.svg import FIRST, INK, MUTED, SECOND, drawn, few_numbers, whole_numbers
+
+CENTERS = {"none": "no means", "columns": "column means", "both": "column means and row effects"}
+DIAGONALS = {"free": "diagonal free", "fit": "diagonal fitted"}
+
+
+def held_out_curve(trials: tuple[Trial, ...]) -> str:
+    """The score of every setting against its rank, with the reading of it."""
+    chosen = next(one for one in trials if one.chosen)
+    kinds = sorted({_kind(one) for one in trials}, key=lambda kind: (kind != _kind(chosen), kind))
+    best = trials[0]
+
+    def draw(axis: Any) -> None:
+        for k, kind in enumerate(kinds):
+            path = sorted((one for one in trials if _kind(one) == kind), key=lambda one: one.rank)
+            axis.errorbar(
+                [one.rank for one in path],
+                [one.score for one in path],
+                [one.standard_error for one in path],
+                color=(FIRST, SECOND, MUTED, INK)[k % 4],
+                marker="os^D"[k % 4],
+                markersize=3.5,
+                linewidth=1.4 if k == 0 else 0.9,
+                linestyle=("-", "--", ":", "-.")[k % 4],
+                label=f"{CENTERS[kind[0]]}, {DIAGONALS[kind[1]]}",
+            )
+        axis.plot(chosen.rank, chosen.score, "o", markersize=9, fillstyle="none", color=INK, label="chosen")
+        axis.set_xlabel("rank")
+        axis.set_ylabel("held-out log score (nats)")
+        whole_numbers(axis.xaxis)
+        few_numbers(axis.yaxis, plain=False)
+        low = min(one.score for one in trials)
+        high = max(one.score + one.standard_error for one in trials)
+        axis.set_ylim(low - 0.06 * (high - low) - 1e-9, high + 0.06 * (high - low) + 1e-9)
+        axis.figure.legend(loc="outside upper left", ncols=1, borderaxespad=0.2)
+
+    last = " No larger rank was tried." if chosen.rank == max(one.rank for one in trials) else ""
+    within = "which scored best" if chosen == best else f"close to the best score, {fixed(best.score, 4)}"
+    zero = [one for one in trials if one.rank == 0]
+    gain = f"; rank 0 comes to {fixed(max(one.score for one in zero), 4)}" if zero and chosen.rank > 0 else ""
+    return figure(
+        drawn("held-out", draw, height=3.1 + 0.17 * len(kinds)),
+        "Line chart: the held-out score of every setting that was tried against its rank",
+        f"Rank {chosen.rank} was taken, at {fixed(chosen.score, 4)} nats, {within}{gain}.{last} Bars are one "
+        "standard error of the difference to the best setting, which itself has none.",
+    )
+
+
+def settings_tried(selection: Selection) -> str:
+    """All settings as a table."""
+    places = decimals(max(one.rmse for one in selection.trials), 4)
+    rows = [
+        [
+            str(one.rank),
+            one.center,
+            one.diagonal,
+            fixed(one.score, 4),
+            fixed(one.standard_error, 4),
+            fixed(one.rmse, places),
+        ]
+        for one in selection.trials
+    ]
+    chosen = next(k for k, one in enumerate(selection.trials) if one.chosen)
+    head = ["rank", "center", "diagonal", "log score", "± to best", "RMSE"]
+    title = f"{counted(len(rows), 'setting')} tried, best first; the one chosen stands out"
+    return table(title, head, rows, numbers=[0, 3, 4, 5], chosen=chosen)
+
+
+def _kind(trial: Trial) -> tuple[str, str]:
+    return trial.center, trial.diagonal

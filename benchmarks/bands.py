@@ -21,7 +21,8 @@ from functools import partial
 import numpy as np
 from scipy.stats import norm, t
 
-from onesided import Panel, measurement, uncertainty
+from onesided import Panel, uncertainty
+from onesided.pairs import lookup
 from onesided.pairs.moments import PairMoments, hajek
 
 LEVEL = 0.9
@@ -105,7 +106,7 @@ def replication(population: Population, ridge: float, seed: int) -> dict[str, np
 
     moments = PairMoments.from_panel(panel)
     a, b = moments.pairs()
-    errors = measurement.measured_errors(panel).at(a, b)
+    errors = lookup.measured_errors(panel).at(a, b)
     wrong = np.abs(hajek(moments) - (M.T @ M / population.n)[a, b])
     return {
         "λ": inside(eigenvalues, top),

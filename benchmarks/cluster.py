@@ -27,7 +27,7 @@ from ray.cluster_utils import Cluster as Nodes
 from onesided import OneSidedCompletion, Panel
 from onesided.datasets import load
 from onesided.engines.engine import engine_for
-from onesided.engines.ray import current, read, spread
+from onesided.engines.ray import current, distribute, read
 from onesided.experiments.standins import skewed_panel
 
 TURNS = 20
@@ -68,7 +68,7 @@ def passes() -> None:
         X, center = 0.1 * rng.standard_normal((d, RANK)), np.full(d, 3.5)
         for number, cpus in ((1, 2), (2, 1), (3, 1)):
             with nodes(number, cpus, 1000):
-                there, here = engine_for(spread(panel, current())), engine_for(panel)
+                there, here = engine_for(distribute(panel, current())), engine_for(panel)
                 taken: list[list[float]] = [[], []]
                 moved = []
                 for _ in range(TURNS + 2):
@@ -96,7 +96,7 @@ def traffic() -> None:
         for d in (20_000, 200_000, 1_000_000):
             panel = skewed_panel(10_000, d, 10.0)
             for rank in (10, 30):
-                engine = engine_for(spread(panel, current()))
+                engine = engine_for(distribute(panel, current()))
                 X, center = np.full((d, rank), 0.1), np.full(d, 3.5)
                 taken, moved = [], []
                 for _ in range(TURNS + 2):
@@ -133,7 +133,7 @@ def compared(name: str, panel: Panel, **settings: object) -> None:
         )
     rng = np.random.default_rng(0)
     rows, columns = rng.integers(panel.n_rows, size=100_000), rng.integers(panel.n_columns, size=100_000)
-    there = spread(panel, current())
+    there = distribute(panel, current())
     (values, deviations), (expected, others) = (
         model.impute_at(on, rows, columns, return_std=True) for model, on in zip(found, (there, panel), strict=True)
     )

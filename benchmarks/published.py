@@ -9,7 +9,7 @@ are scored (``--tune`` repeats that). Ω is gone through as a list of pairs, as 
 d × d matrices, which the published code does not take but which fit here, are timed too.
 
 A fifth of the rows is held out. The measure is the mean of (T_ij − v_i v_j)² over all pairs i ≠ j of their entries, in
-raw values. The moment solution is ``moment_solution.complete``, set-up included. Two threads for both; evaluating costs
+raw values. The moment solution is ``moment_solution``, set-up included. Two threads for both; evaluating costs
 neither any time, and the times ours are those of the slower of the two below. Some minutes; with ``--tune`` ten more.
 """
 
@@ -141,7 +141,7 @@ def main() -> None:
             for count, loss in ((STEPS, path[-1][0]), (min(path)[1], min(path)[0])):
                 lines.append((kind, name, step, count, loss))
     for center in ("columns", "both"):
-        tasks[center] = partial(moment_solution.complete, training, rank=RANK, center=center)
+        tasks[center] = partial(moment_solution.moment_solution, training, rank=RANK, center=center)
     seconds = medians(tasks)
 
     nothing = np.zeros((panel.n_columns, 1))
@@ -158,7 +158,7 @@ def main() -> None:
         cells = f"{before:.1f} s | {each * 1e3:.0f} ms | {count} | {total:.1f} | {loss:.3f} | {total / slowest:.0f}"
         print(f"| published, {kind}, {name}, η = {step:g} | {cells} |")
     for center in ("columns", "both"):
-        found = moment_solution.complete(training, rank=RANK, center=center)
+        found = moment_solution.moment_solution(training, rank=RANK, center=center)
         cells = (
             f" | | {found.solve.passes} passes | {seconds[center]:.2f} | {score(found.mean, found.loadings):.3f} | 1"
         )

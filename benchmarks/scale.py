@@ -23,7 +23,7 @@ import numpy as np
 from onesided import OneSidedCompletion, Panel
 from onesided.engines.threads import single_blas_thread, thread_count
 from onesided.experiments.standins import skewed_panel
-from onesided.fitting.moment_solution import complete, moment_objective
+from onesided.fitting.moment_solution import moment_objective, moment_solution
 from onesided.fitting.refinement import Rows, _Columns
 
 RANK = 10
@@ -72,7 +72,7 @@ def moment_pass(panel: Panel) -> float:
 
 
 def variational_pass(panel: Panel) -> float:
-    start = complete(panel, rank=RANK, center="both", tol=1.0, max_passes=1)
+    start = moment_solution(panel, rank=RANK, center="both", tol=1.0, max_passes=1)
     rows = Rows(panel, start.mean)
     columns = _Columns.start(start, rows, "both")
     return seconds(lambda: columns.updated(rows.engine.posterior_sums(columns.known(rows)), rows))

@@ -18,7 +18,7 @@ import numpy as np
 from onesided import Panel
 from onesided.engines.threads import single_blas_thread, thread_count
 from onesided.experiments.standins import skewed_panel
-from onesided.fitting.moment_solution import complete, moment_objective
+from onesided.fitting.moment_solution import moment_objective, moment_solution
 from onesided.fitting.refinement import Rows, _Columns
 from onesided.panels.table_files import open_table
 
@@ -34,7 +34,7 @@ def movielens(path: Path) -> Panel:
 
 def measure(name: str, panel: Panel) -> None:
     for rank in RANKS:
-        start = complete(panel, rank=rank, center="both", tol=1e-2, max_passes=5)
+        start = moment_solution(panel, rank=rank, center="both", tol=1e-2, max_passes=5)
         _, objective = moment_objective(panel, center="both", diagonal="free", weight_exponent=-0.5, ridge=1.0)
         rows = Rows(panel, start.mean)
         columns = _Columns.start(start, rows, "both")

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onesided import OneSidedCompletion, Panel, refinement, synthetic
+from onesided import OneSidedCompletion, Panel, synthetic
 from onesided.errors import InputError
+from onesided.fitting import refinement
 from onesided.fitting.solvers.lbfgs import lbfgs
 from onesided.panels.fingerprint import Checksum
 from onesided.storage.checkpoint import Checkpoint

@@ -574,7 +574,7 @@ def test_interrupted_while_fitting(home: Path, tmp_path: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     for target in (
-        "onesided.fitting.selection.complete",
+        "onesided.fitting.selection.moment_solution",
         "safetensors.numpy.save",
         "onesided.panels.table_files.open_table",
     ):

@@ -23,7 +23,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from onesided import HajekGD, OneSidedCompletion, PairMoments, Panel, synthetic
 from onesided.cli import main
 from onesided.engines.engine import engine_for
-from onesided.engines.ray import connect, current, read, spread
+from onesided.engines.ray import connect, current, distribute, read
 from onesided.engines.ray.cluster import Cluster, Slot
 from onesided.engines.ray.panel import Stretched
 from onesided.errors import InputError
@@ -114,7 +114,7 @@ def test_every_pass_is_that_of_one_machine(cluster, panel, dtype, weighted):
     rng = np.random.default_rng(3)
     weights = rng.integers(0, 3, panel.n_rows).astype(float) if weighted else None
     here = Panel(panel.indptr, panel.columns, panel.values.astype(dtype), panel.n_columns, row_weights=weights)
-    there = spread(here, cluster)
+    there = distribute(here, cluster)
     assert len(there.place.blocks) == 3
     one, other = engine_for(there), engine_for(here)
     other.row_pass(np.ones((40, 3)), np.zeros(40), 1.0, 0.5)  # compiled once, here, and not by all workers
@@ -149,7 +149,7 @@ def test_every_pass_is_that_of_one_machine(cluster, panel, dtype, weighted):
 
 def test_columns_are_linked_across_shards(cluster):
     here = Panel.from_arrays(np.repeat(np.arange(6), 2), [0, 1, 2, 3, 4, 5, 1, 2, 6, 7, 7, 8], np.ones(12))
-    there = spread(here, cluster)
+    there = distribute(here, cluster)
     assert len(there.place.blocks) == 3
     np.testing.assert_array_equal(engine_for(there).linked_columns(), [0, 0, 0, 0, 4, 4, 6, 6, 6])
 
@@ -158,7 +158,7 @@ def test_shards_have_as_many_entries_and_whole_rows(cluster):
     counts = np.r_[2000, np.full(3000, 2)]  # one row with a quarter of all entries
     indptr = np.concatenate([[0], np.cumsum(counts)])
     columns = np.concatenate([np.arange(one) for one in counts])
-    there = spread(Panel(indptr, columns, np.ones(len(columns)), 2000), cluster)
+    there = distribute(Panel(indptr, columns, np.ones(len(columns)), 2000), cluster)
     entries = [sum(there.row_counts[first:last]) for first, last in there.place.edges]
     assert sum(entries) == 8000
     assert max(entries) < 4000
@@ -251,7 +251,7 @@ def test_private_passes_ask_the_same_questions(cluster, panel):
         epsilon=4.0, delta=1e-6, bounds=(-8, 8), max_entries=5, columns=range(40), clip_values=True, passes=4
     )
     draw = np.random.default_rng(0).bytes
-    there = Curator.of(plan.admit(spread(panel, cluster)), plan, draw)
+    there = Curator.of(plan.admit(distribute(panel, cluster)), plan, draw)
     here = Curator(Panel(there.rows.indptr, there.rows.columns, there.rows.values, 40), plan)
     assert there.rows.row_counts.max() == 5
     answers = []
@@ -416,7 +416,7 @@ def test_gpus_hold_shards_and_may_die(nodes, cluster, panel, monkeypatch):
     with_gpus = nodes.add_node(num_cpus=0, num_gpus=2, object_store_memory=STORE)
     nodes.wait_for_nodes()
     cluster.look()
-    there = spread(panel, cluster, "cuda", rank=3)
+    there = distribute(panel, cluster, "cuda", rank=3)
     assert [slot.gpu for slot in there.place.planned] == [0, 1]
     X, center = np.random.default_rng(0).standard_normal((40, 3)), np.zeros(40)
     expected = engine_for(panel).row_pass(X, center, 1.0, 0.0)[1]
@@ -436,10 +436,10 @@ def test_gpus_hold_shards_and_may_die(nodes, cluster, panel, monkeypatch):
 
 def test_gpus_that_are_not_there_are_missed(cluster, panel):
     with pytest.raises(InputError, match="no node of the Ray cluster has a GPU"):
-        spread(panel, cluster, "cuda")
+        distribute(panel, cluster, "cuda")
     with pytest.raises(InputError, match="'cuda' is all of its GPUs"):
-        spread(panel, cluster, "cuda:1")
-    there = spread(panel, cluster, "auto")
+        distribute(panel, cluster, "cuda:1")
+    there = distribute(panel, cluster, "auto")
     assert all(slot == Slot(slot.node) for slot in there.place.planned)
     with pytest.raises(InputError, match="the panel lies with processors of the cluster"):
         OneSidedCompletion(1, engine="ray", device="cuda").fit(there)

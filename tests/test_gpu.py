@@ -226,12 +226,12 @@ def test_leave_one_out(path, r, uncertain):
 def test_column_posterior(path, r):
     rng, d = np.random.default_rng(4), 9
     roots = rng.normal(size=(d, r + 1, 2 * r + 2))
-    second = reference.packed(roots @ roots.transpose(0, 2, 1))
+    second = reference.to_half(roots @ roots.transpose(0, 2, 1))
     first, squares, precision = rng.normal(size=(d, r + 1)), rng.uniform(1, 2, d), rng.uniform(1, 2, d)
     free = np.arange(r + 1) != 1
     fixed = np.where(free, 0.0, rng.normal(size=(d, r + 1)))
-    prior, pull = 2 * np.eye(r + 1), rng.normal(size=(d, r + 1))
-    given = (second, first, squares, fixed, free, precision, prior, pull)
+    prior, linear = 2 * np.eye(r + 1), rng.normal(size=(d, r + 1))
+    given = (second, first, squares, fixed, free, precision, prior, linear)
     for actual, expected in zip(
         gpu.column_posterior(*map(brought, given)), reference.column_posterior(*given), strict=True
     ):

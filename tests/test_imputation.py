@@ -85,7 +85,7 @@ def test_intervals_are_as_wide_as_the_row_is_erratic():
     panel = Panel.from_dense(np.where(hidden, np.nan, truth))
     alike = BestLinearPredictor(np.zeros(d), X, np.full(d, np.mean(noise**2)))
     apart = replace(alike, row_noise=alike.learn_row_noise(panel))
-    assert apart.row_noise.pull < 20
+    assert apart.row_noise.shrinkage < 20
     covered = {}
     for predictor in (alike, apart):
         inside = np.abs(predictor.impute(panel) - truth) < 1.6449 * predictor.deviations(panel)
@@ -106,7 +106,7 @@ def test_rows_that_are_alike_are_found_alike(rank, per_row):
     kept = np.argsort(rng.random((n, d)), axis=1) < per_row
     predictor = BestLinearPredictor(np.zeros(d), X, np.ones(d))
     found = predictor.learn_row_noise(Panel.from_dense(np.where(kept, M, np.nan)))
-    assert found.pull > 100
+    assert found.shrinkage > 100
     assert found.level == pytest.approx(1.0, abs=0.02)
 
 

@@ -306,7 +306,7 @@ def column_arguments(d, r, noise, uncertain):
     y = np.column_stack([np.zeros(d), loadings])
     roots = 0.3 * rng.normal(size=(d, r + 1, r + 1))
     covariance = roots @ roots.transpose(0, 2, 1)
-    information = reference.packed(precision[:, None, None] * (y[:, :, None] * y[:, None, :] + covariance))
+    information = reference.to_half(precision[:, None, None] * (y[:, :, None] * y[:, None, :] + covariance))
     return center, loadings, precision, information
 
 
@@ -321,7 +321,7 @@ def posterior_arguments(panel, dtype, r, noise=0.5, uncertain=True, standard=Tru
     floor = float(np.linalg.eigvalsh(root @ root.T)[0]) if r else 1.0
     wide = cpu.padded(loadings.astype(dtype)), cpu.padded(information.astype(dtype)) if uncertain else information
     rows = (indptr[:-1], indptr[1:], columns, values.astype(dtype))
-    prior = reference.packed(prior).astype(dtype)
+    prior = reference.to_half(prior).astype(dtype)
     return (*rows, 1.5, center, wide[0], precision, wide[1].astype(dtype), prior, floor, r)
 
 
@@ -402,8 +402,8 @@ def test_column_posterior(r, free):
         mask[0 if free == "not the center" else min(1, r)] = False
         fixed[:, ~mask] = rng.normal(size=(d, 1))
     prior = np.where(np.outer(mask, mask), np.cov(rng.normal(size=(K, 50))).reshape(K, K), 0.0)
-    pull = rng.normal(size=(d, K))
-    arguments = (reference.packed(moments), first, squares, fixed, mask, rng.uniform(0.5, 2, size=d), prior, pull)
+    linear = rng.normal(size=(d, K))
+    arguments = (reference.to_half(moments), first, squares, fixed, mask, rng.uniform(0.5, 2, size=d), prior, linear)
     for one, other in zip(posterior.column_posterior(*arguments), reference.column_posterior(*arguments), strict=True):
         close(one, other, np.float64)
 
@@ -421,13 +421,13 @@ def test_column_information(dtype, r):
 
 def standard_rows(r):
     """The prior of rows with mean zero and covariance I, its smallest eigenvalue, and the number of coordinates."""
-    return reference.packed(np.diag([0.0] + [1.0] * r)), 1.0, r
+    return reference.to_half(np.diag([0.0] + [1.0] * r)), 1.0, r
 
 
 def posterior_of(columns, values, known):
     """The mean and covariance of one row's coordinates."""
     bounds = (np.array([0]), np.array([len(columns)]))
-    (found,) = reference.unpacked(reference.row_posterior(*bounds, columns, values, *known))
+    (found,) = reference.from_half(reference.row_posterior(*bounds, columns, values, *known))
     return found[0, 1:], found[1:, 1:]
 
 
@@ -436,7 +436,7 @@ def test_leaving_one_out_of_uncertain_columns_is_nearly_predicting_it_from_the_o
     center, loadings, precision, _ = column_arguments(d, 4, 0.5, uncertain=False)
     y = np.column_stack([np.zeros(d), loadings])
     covariance = 0.02 * np.eye(5)
-    information = reference.packed(precision[:, None, None] * (y[:, :, None] * y[:, None, :] + covariance))
+    information = reference.to_half(precision[:, None, None] * (y[:, :, None] * y[:, None, :] + covariance))
     known = (1.0, center, loadings, precision, information, *standard_rows(4))
     expected = 0.0
     for k in range(180):  # entries of the first row

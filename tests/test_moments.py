@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onesided import HajekGD, InputError, PairMoments, Panel, memory, omega, synthetic
+from onesided import HajekGD, InputError, PairMoments, Panel, memory, synthetic
 from onesided.engines.threads import THREADS_VARIABLE
 from onesided.kernels import pairs
+from onesided.pairs import size as omega
 from onesided.pairs.moments import (
     hajek,
     hajek_variance,

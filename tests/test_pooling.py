@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onesided.model.shrinkage import Spread, pull, pulled, variance_between, variance_within
+from onesided.model.shrinkage import GroupVariances, shrinkage, shrunk, variance_between, variance_within
 
 
 def grouped(between, draw, groups=40_000, seed=0):
@@ -35,14 +35,14 @@ def test_a_group_of_weight_two_is_two_groups():
     sums, squares, counts = grouped(0.3, NORMAL[0], groups=50)
     weights = np.where(np.arange(50) < 20, 2.0, 1.0)
     twice = np.concatenate([np.arange(50), np.arange(20)])
-    weighed = Spread.of(sums, squares, counts, weights=weights)
+    weighed = GroupVariances.of(sums, squares, counts, weights=weights)
     assert weighed.within == pytest.approx(variance_within(sums[twice], squares[twice], counts[twice]))
     assert weighed.between == pytest.approx(variance_between(sums[twice], counts[twice], weighed.within))
 
 
 def test_no_difference_is_an_infinite_pull():
-    assert pull(2.0, -0.1, least=5.0) == np.inf
-    np.testing.assert_array_equal(pulled(np.array([9.0, 0.0]), np.array([2, 0]), np.inf), 1.0)
+    assert shrinkage(2.0, -0.1, least=5.0) == np.inf
+    np.testing.assert_array_equal(shrunk(np.array([9.0, 0.0]), np.array([2, 0]), np.inf), 1.0)
 
 
 def test_one_group_differs_from_no_other():
@@ -56,7 +56,7 @@ def test_squares_that_correlate_are_not_taken_for_groups_that_differ():
     e = np.sqrt(1 - rho) * rng.normal(size=(groups, n)) + np.sqrt(rho) * rng.normal(size=(groups, 1))
     sums, squares, counts = np.sum(e**2, axis=1), np.sum(e**4, axis=1), np.full(groups, n)
     overlap = np.full(groups, n + n * (n - 1) * rho**2)
-    spread = Spread.of(sums, squares, counts, overlap=overlap)
+    spread = GroupVariances.of(sums, squares, counts, overlap=overlap)
     within = spread.within
     assert within == pytest.approx(2.0, rel=0.05)
     assert spread.between == pytest.approx(0.0, abs=0.03)

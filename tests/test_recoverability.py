@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from onesided import InputError, PairMoments, Panel, omega, recoverability, synthetic
+from onesided import InputError, PairMoments, Panel, recoverability, synthetic
+from onesided.pairs import size as omega
 from onesided.recoverability import paper_rows
 
 

@@ -50,7 +50,7 @@ def test_moments_and_imputation_are_bit_identical_too(monkeypatch, panel):
 
 
 def test_the_panel_is_cut_into_several_blocks(panel):
-    engine = threads.LocalEngine(panel)
+    engine = threads.RowBlocks(panel)
     assert len(engine.blocks) > 2
     assert sum(len(block.weights) for block in engine.blocks) == panel.n_rows
 
@@ -74,7 +74,7 @@ def test_an_error_in_a_block_is_raised(panel):
     def fail(block):
         raise RuntimeError("broken block")
 
-    engine = threads.LocalEngine(panel)
+    engine = threads.RowBlocks(panel)
     with pytest.raises(RuntimeError, match="broken block"):
         engine.sum(fail)
 
@@ -83,7 +83,7 @@ def test_an_error_in_a_block_is_raised(panel):
 def test_no_block_is_begun_after_one_has_failed(monkeypatch, panel, count):
     monkeypatch.setenv(threads.THREADS_VARIABLE, count)
     monkeypatch.setattr(threads, "SMALLEST_BLOCK", 1)
-    engine, begun = threads.LocalEngine(panel), []
+    engine, begun = threads.RowBlocks(panel), []
 
     def fail(block):
         begun.append(block)
@@ -97,7 +97,7 @@ def test_no_block_is_begun_after_one_has_failed(monkeypatch, panel, count):
 def test_blocks_are_added_in_order_whoever_is_first(monkeypatch, panel):
     monkeypatch.setenv(threads.THREADS_VARIABLE, "3")
     monkeypatch.setattr(threads, "SMALLEST_BLOCK", 1)
-    engine = threads.LocalEngine(panel)
+    engine = threads.RowBlocks(panel)
     exact = [np.float64(1e16), 1.0, -1e16, *[1.0] * (len(engine.blocks) - 3)]  # the order of these decides
     expected = sum(exact)
     turn = {id(block): k for k, block in enumerate(engine.blocks)}

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from onesided import InputError, PairMoments, Panel, measurement, uncertainty
+from onesided import InputError, PairMoments, Panel, uncertainty
 from onesided.fitting.bootstrap import bootstrap
+from onesided.pairs import lookup
 from onesided.pairs.lookup import measured_errors
 from onesided.pairs.moments import hajek, standard_errors
 from tests.conftest import random_panel
@@ -35,7 +36,7 @@ def test_the_cutting_of_columns_does_not_change_the_errors(monkeypatch):
     panel = random_panel(4, n=100, d=10)
     _, i, j = upper_pairs(panel)
     whole = measured_errors(panel).at(i, j)
-    monkeypatch.setattr(measurement, "BLOCK_ENTRIES", 7)
+    monkeypatch.setattr(lookup, "BLOCK_ENTRIES", 7)
     np.testing.assert_array_equal(measured_errors(panel).at(i, j), whole)
 
 
@@ -72,7 +73,7 @@ def test_kappa_from_some_columns_is_near_that_from_all(monkeypatch):
     panel = random_panel(6, n=2000, d=60, high=12)
     _, i, j = upper_pairs(panel)
     exact = measured_errors(panel)
-    monkeypatch.setattr(measurement, "SAMPLED_PRODUCTS", 30_000)
+    monkeypatch.setattr(lookup, "SAMPLED_PRODUCTS", 30_000)
     sampled = measured_errors(panel)
     assert sampled.ratios[0] == exact.ratios[0]
     assert sampled.ratios[1] != exact.ratios[1]
@@ -174,15 +175,15 @@ def test_the_same_seed_gives_the_same_bits_at_any_number_of_threads(monkeypatch)
 
 def test_replicates_are_fits_to_resampled_rows():
     """Warm starts and tolerances aside, a replicate is the estimator at twice the ridge."""
-    from onesided.fitting.moment_solution import complete
+    from onesided.fitting.moment_solution import moment_solution
 
     panel = population_panel(1)[0]
     found = bootstrap(panel, rank=2, replicates=2, rng=3)
     rng = np.random.default_rng(3)
-    complete(panel, rank=2, ridge=0.1, rng=rng)
+    moment_solution(panel, rank=2, ridge=0.1, rng=rng)
     for k in range(2):
         resampled = panel.with_row_weights(rng.poisson(1.0, size=panel.n_rows).astype(float))
-        fresh = complete(resampled, rank=2, ridge=0.1 * np.sqrt(2), tol=1e-10)
+        fresh = moment_solution(resampled, rank=2, ridge=0.1 * np.sqrt(2), tol=1e-10)
         loadings = found.loadings + found.shifts[k]
         np.testing.assert_allclose(loadings[:, 2:] @ loadings[:, 2:].T, fresh.factor @ fresh.factor.T, atol=0.02)
         np.testing.assert_allclose(loadings[:, 0], fresh.mean, atol=1e-6)

@@ -25,10 +25,10 @@ from onesided.estimators.base import generator, warn_of_parts, with_weights_as_c
 from onesided.fitting.moment_solution import check_fittable, noise_variance
 from onesided.fitting.refinement import Rows
 from onesided.fitting.solvers.result import Progress, SolveResult
-from onesided.kernels.reference import unpacked
+from onesided.kernels.reference import from_half
 from onesided.model.axes import principal_axes
 from onesided.model.imputation import BestLinearPredictor
-from onesided.pairs.column_sums import column_means, tally
+from onesided.pairs.column_sums import column_means, column_sums
 from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
 
@@ -118,7 +118,7 @@ class FactorAnalysisEM(Baseline):
 
     def _start(self, panel: Panel, mean: Array, rows: Rows) -> tuple[Array, Array, float]:
         """Loadings at random, noise with all of the variance, and the least it may become; in ``rows.unit``."""
-        own = tally(panel, mean, rows.unit)
+        own = column_sums(panel, mean, rows.unit)
         seen = own.counts > 0
         variance = own.squares / np.where(seen, own.counts, 1.0)
         least = LEAST_NOISE * float(variance[seen].mean())
@@ -153,11 +153,11 @@ def _maximised(sums: Sums, rows: Rows, noise: Array, least: float) -> tuple[Arra
     first, half = sums.first[:, :size], size * (size + 1) // 2
     at = np.empty_like(first)
     for part in chunks(len(first), half):
-        gram = unpacked(sums.second[part, :half]) + RIDGE * np.eye(size)
+        gram = from_half(sums.second[part, :half]) + RIDGE * np.eye(size)
         at[part] = np.linalg.solve(gram, first[part, :, None])[:, :, 0]
     seen = rows.counts > 0
     left = (sums.squares - np.sum(at * first, axis=1)) / np.where(seen, rows.counts, 1.0)
-    rows_of = unpacked(sums.total[None, :])[0]
+    rows_of = from_half(sums.total[None, :])[0]
     center = rows_of[1:, 0] / rows_of[0, 0]
     spread = rows_of[1:, 1:] / rows_of[0, 0] - np.outer(center, center)
     loadings = at[:, 1:] @ np.linalg.cholesky(spread)

@@ -10,10 +10,10 @@ import numpy.typing as npt
 from onesided.baselines.baseline import Baseline
 from onesided.engines.threads import single_blas_thread
 from onesided.estimators.base import with_weights_as_counts
-from onesided.fitting.moment_solution import check_fittable, complete
+from onesided.fitting.moment_solution import check_fittable, moment_solution
 from onesided.fitting.refinement import refine
 from onesided.fitting.solvers.result import Progress, SolveResult
-from onesided.pairs.column_sums import column_means, largest_value, tally
+from onesided.pairs.column_sums import column_means, column_sums, largest_value
 from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
 
@@ -59,7 +59,7 @@ class Constant(MeansAlone):
         panel = self._read_for_fit(X)
         check_fittable(panel, 0)
         scale = largest_value(panel) or 1.0
-        own = tally(panel, scale=scale)
+        own = column_sums(panel, scale=scale)
         level = float(own.sums.sum() / own.counts.sum())
         self.mean_ = np.full(panel.n_columns, level * scale)
         self.factor_ = np.full((panel.n_columns, 1), np.sqrt(max(own.mean_product, 0.0)) * scale)
@@ -106,7 +106,7 @@ class ColumnMeans(MeansAlone):
         with single_blas_thread():
             if self.shrink:
                 counted = with_weights_as_counts(panel)
-                start = complete(counted, rank=0, center="columns")
+                start = moment_solution(counted, rank=0, center="columns")
                 self.mean_ = refine(counted, start, center="columns", progress=progress).mean
             else:
                 self.mean_ = column_means(panel)

@@ -83,7 +83,7 @@ def report(
     rows = None if panel is None else read_panel(panel, **reading)[0]
     if rows is None and fitted.second_moment_.panel is None and fitted.privacy_ is None:
         click.echo(f"{model} holds no rows: name them with --panel, and the page says how good the model is.", err=True)
-    with bar("Making the report") as progress:
+    with bar("Provenance the report") as progress:
         made = Report.of(fitted, rows, names, title=Path(model).stem, seed=seed, progress=progress)
         made.write(output)
         progress(100, 100)

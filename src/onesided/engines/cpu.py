@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.engines.engine import Engine, Sums, row_prior
-from onesided.engines.threads import LocalEngine, Run, cut, in_order, workers
+from onesided.engines.threads import RowBlocks, Run, cut, in_order, workers
 from onesided.kernels import cpu, posterior
-from onesided.kernels.reference import packed
+from onesided.kernels.reference import to_half
 from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
@@ -43,14 +43,14 @@ class Here:
         return float(cpu.own_terms(X, counts, squares, effect, ridge, gradient))
 
     def column_posterior(
-        self, sums: Sums, fixed: Array, free: Array, precision: Array, prior: Array, pull: Array
+        self, sums: Sums, fixed: Array, free: Array, precision: Array, prior: Array, linear: Array
     ) -> tuple[Array, Array, Array]:
         """Columns given what rows tell about them; ``fixed`` is overwritten."""
         width = len(free) * (len(free) + 1) // 2
 
         def update(part: slice) -> Any:
             told = (sums.second[part], sums.first[part], sums.squares[part])
-            return posterior.column_posterior(*told, fixed[part], free, precision[part], prior, pull[part])
+            return posterior.column_posterior(*told, fixed[part], free, precision[part], prior, linear[part])
 
         parts = list(chunks(len(fixed), width))
         at, residual = fixed, np.empty_like(sums.squares)
@@ -60,10 +60,10 @@ class Here:
         return at, spread, residual
 
 
-class Processor(Here, LocalEngine):
+class CpuEngine(Here, RowBlocks):
     """The engine of a panel in memory or in files.
 
-    >>> Processor(Panel.from_dense([[1.0, 2.0], [3.0, np.nan]])).column_means()
+    >>> CpuEngine(Panel.from_dense([[1.0, 2.0], [3.0, np.nan]])).column_means()
     array([2., 2.])
     """
 
@@ -125,7 +125,7 @@ class Processor(Here, LocalEngine):
     def drawn(self) -> tuple[Engine, float]:
         """Rows with about SAMPLED_ENTRIES entries, and their share of the weight of all pairs."""
         weights, share = drawn_weights(self.panel, self.weights, SAMPLED_ENTRIES)
-        return (self, 1.0) if weights is None else (Processor(self.panel, weights), share)
+        return (self, 1.0) if weights is None else (CpuEngine(self.panel, weights), share)
 
     def linked_columns(self) -> Array:
         """For each column, the smallest of those that chains of rows link it to."""
@@ -155,7 +155,7 @@ class Processor(Here, LocalEngine):
             for _ in in_order(lambda at: fill(loadings[at], noise[at], spread[at], information[at]), parts):
                 pass
         wide = cpu.padded(loadings.astype(dtype, copy=False))
-        return unit, mean, wide, 1 / noise, information, packed(prior).astype(dtype), floor, k
+        return unit, mean, wide, 1 / noise, information, to_half(prior).astype(dtype), floor, k
 
     def posterior_sums(self, known: tuple[Any, ...]) -> Sums:
         """What rows tell about columns: some are solved at a time, and then tell all columns what they have to tell."""

@@ -87,7 +87,7 @@ class Engine(Protocol):
         """What rows of positive weight tell about columns."""
 
     def column_posterior(
-        self, sums: Sums, fixed: Any, free: Array, precision: Any, prior: Array, pull: Any
+        self, sums: Sums, fixed: Any, free: Array, precision: Any, prior: Array, linear: Any
     ) -> tuple[Any, Any, Any]:
         """Columns given what rows tell about them; ``fixed`` is overwritten."""
 
@@ -119,11 +119,11 @@ def engine_for(panel: Panel, weights: Array | None = None) -> Engine:
     """The engine of a panel, with its own row weights or others: its place's, or this machine's processor.
 
     >>> type(engine_for(Panel.from_dense([[1.0, 2.0]]))).__name__
-    'Processor'
+    'CpuEngine'
     """
     if panel.place is not None:
         engine: Engine = panel.place.engine(panel, weights)
         return engine
-    from onesided.engines.cpu import Processor
+    from onesided.engines.cpu import CpuEngine
 
-    return Processor(panel, weights)
+    return CpuEngine(panel, weights)

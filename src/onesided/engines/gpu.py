@@ -44,7 +44,7 @@ from onesided.engines.engine import Engine, Sums, row_prior
 from onesided.engines.threads import cut
 from onesided.errors import InputError, counted
 from onesided.kernels import gpu, gpu_pairs
-from onesided.kernels.reference import packed
+from onesided.kernels.reference import to_half
 from onesided.memory import memory_in_words
 from onesided.panels.panel import Panel
 
@@ -172,9 +172,9 @@ class Place:
 
         return run
 
-    def engine(self, panel: Panel, weights: Array | None) -> Device:
+    def engine(self, panel: Panel, weights: Array | None) -> GpuEngine:
         """Passes over the rows with their own weights or others."""
-        return Device(self, panel, panel.row_weights if weights is None else weights)
+        return GpuEngine(self, panel, panel.row_weights if weights is None else weights)
 
     def weights(self, weights: Array) -> list[Tensor]:
         """Row weights on the device, block by block in the order of its rows; the last few are kept."""
@@ -235,7 +235,7 @@ def _pinned(one: Tensor) -> Tensor:
     return there.pin_memory() if one.is_cuda else there
 
 
-class Device(Engine):
+class GpuEngine(Engine):
     """The engine of a panel on a device."""
 
     xp: ClassVar[Any] = torch
@@ -344,7 +344,7 @@ class Device(Engine):
         weights, share = drawn_weights(self._panel, self._all_weights, SAMPLED_ENTRIES)
         if weights is None:
             return self, 1.0
-        return Device(self.place, self._panel, weights, only_weighed=True), share
+        return GpuEngine(self.place, self._panel, weights, only_weighed=True), share
 
     def linked_columns(self) -> Array:
         """For each column, the smallest of those that chains of rows link it to: until nothing moves."""
@@ -373,7 +373,7 @@ class Device(Engine):
         information = torch.zeros((0, 0), dtype=dtype, device=loadings.device)
         if spread is not None:
             information = gpu.column_information(loadings, noise, spread).to(dtype)
-        halves = self.array(packed(prior)).to(dtype)
+        halves = self.array(to_half(prior)).to(dtype)
         return mean, unit, gpu.Known(loadings.to(dtype), 1 / noise, information, halves, floor)
 
     def posterior_sums(self, known: Any) -> Sums:
@@ -388,7 +388,7 @@ class Device(Engine):
         return Sums(second, first, squares, host(total))
 
     def column_posterior(
-        self, sums: Sums, fixed: Tensor, free: Array, precision: Tensor, prior: Array, pull: Tensor
+        self, sums: Sums, fixed: Tensor, free: Array, precision: Tensor, prior: Array, linear: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Columns given what rows tell about them; ``fixed`` is overwritten."""
         freed, prior_there = self.place.tensor(free), self.array(prior)
@@ -398,7 +398,7 @@ class Device(Engine):
             part = slice(start, start + step)
             told = (sums.second[part], sums.first[part], sums.squares[part])
             fixed[part], spread[part], residual[part] = gpu.column_posterior(
-                *told, fixed[part], freed, precision[part], prior_there, pull[part]
+                *told, fixed[part], freed, precision[part], prior_there, linear[part]
             )
         return fixed, spread, residual
 

@@ -60,9 +60,9 @@ def placed(panel: Panel, device: str, *, engine: str = "local", rank: int = 10, 
 def on_cluster(panel: Panel, device: str = "cpu", **on_gpu: Any) -> Panel:
     """The same panel on the Ray cluster that is connected to, or that Ray finds or starts."""
     with naming_the_package():
-        from onesided.engines.ray import ClusterPanel, current, spread
+        from onesided.engines.ray import ClusterPanel, current, distribute
     if not isinstance(panel, ClusterPanel):
-        return spread(panel, current(), device, **on_gpu)
+        return distribute(panel, current(), device, **on_gpu)
     if device == "cuda" and all(slot.gpu is None for slot in panel.place.planned):
         raise InputError("device='cuda': the panel lies with processors of the cluster; read it with device='cuda'")
     panel.place.on_gpu.update(on_gpu)

@@ -136,10 +136,10 @@ class Block:
     weights: Array
 
 
-class LocalEngine:
+class RowBlocks:
     """Holds the rows of a panel in blocks, with its own weights or others, and runs passes over them.
 
-    >>> engine = LocalEngine(Panel.from_dense([[1.0, 1.0], [np.nan, 1.0]]))
+    >>> engine = RowBlocks(Panel.from_dense([[1.0, 1.0], [np.nan, 1.0]]))
     >>> engine.sum(lambda block: (block.weights.sum(),))
     (2.0,)
     """

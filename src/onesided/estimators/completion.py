@@ -92,7 +92,7 @@ from onesided.privacy.local import noised_values, without_noise
 from onesided.privacy.plan import Privacy
 from onesided.privacy.released import Released
 from onesided.storage.checkpoint import Checkpoint, Work
-from onesided.storage.provenance import Making
+from onesided.storage.provenance import Provenance
 
 Array = npt.NDArray[Any]
 Auto = Literal["auto"]
@@ -201,7 +201,7 @@ class OneSidedCompletion(OneSidedEstimator):
         What is known of the panel without the panel: means, diagonal and counts of columns.
     bootstrap_ : Bootstrap
         After :meth:`bootstrap`.
-    making_ : Making
+    making_ : Provenance
         With which versions the model was fitted and in how many seconds; of a private fit, not the seconds.
     privacy_ : Account or None
         What was spent on what, of a private fit. Its ``measured_`` holds released means, diagonal and counts; with the
@@ -308,7 +308,7 @@ class OneSidedCompletion(OneSidedEstimator):
             rng = generator(self.random_state)
             with naming_the_way_out():
                 self._fit_openly(with_weights_as_counts(self._placed(panel)), rng, progress, checkpoint)
-        self.making_ = Making(perf_counter() - began if self.privacy is None else None)
+        self.making_ = Provenance(perf_counter() - began if self.privacy is None else None)
         return self
 
     def _fit_openly(
@@ -728,7 +728,7 @@ class OneSidedCompletion(OneSidedEstimator):
             )
         chosen = {name: getattr(self, f"{name}_") for name in ("rank", "center", "diagonal", "row_variance")}
         chosen["refinement"] = None if self.refinement_ is None else asdict(self.refinement_)
-        counts = {"blend": self.blend_, "mean_blend": self.mean_blend_, "row_pull": self.row_noise_.pull}
+        counts = {"blend": self.blend_, "mean_blend": self.mean_blend_, "row_pull": self.row_noise_.shrinkage}
         chosen |= {name: one if np.isfinite(one) else None for name, one in counts.items()}  # JSON has no infinity
         chosen["row_level"] = self.row_noise_.level
         chosen["making"] = asdict(self.making_)
@@ -741,11 +741,11 @@ class OneSidedCompletion(OneSidedEstimator):
         for name in ("rank", "center", "diagonal", "row_variance"):
             setattr(self, f"{name}_", fitted[name])
         self.refinement_ = None if fitted["refinement"] is None else Refinement(**fitted["refinement"])
-        self.blend_, self.mean_blend_, pull = (
+        self.blend_, self.mean_blend_, shrinkage = (
             np.inf if one is None else one for one in (fitted["blend"], fitted.get("mean_blend"), fitted["row_pull"])
         )
-        self.row_noise_ = RowNoise(pull, fitted["row_level"])
-        self.making_ = Making(**fitted.get("making", {"versions": {}}))
+        self.row_noise_ = RowNoise(shrinkage, fitted["row_level"])
+        self.making_ = Provenance(**fitted.get("making", {"versions": {}}))
         spent = fitted.get("privacy")
         self.privacy_ = None
         if spent is not None:

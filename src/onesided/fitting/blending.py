@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from onesided.arrays import host
 from onesided.model.row_space import RowSpace
-from onesided.pairs.column_sums import largest_value, tally
+from onesided.pairs.column_sums import column_sums, largest_value
 from onesided.pairs.lookup import some_columns
 from onesided.pairs.moments import PairMoments, hajek_at
 from onesided.panels.panel import Panel
@@ -67,9 +67,9 @@ def choose_blend(panel: Panel, fit: Callable[[Panel], RowSpace], rng: int | np.r
     """κ and κ' for a panel whose model is fitted by ``fit``; infinite where measurements do not help.
 
     >>> from onesided import synthetic
-    >>> from onesided.fitting.moment_solution import complete
+    >>> from onesided.fitting.moment_solution import moment_solution
     >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(3000, 20, 6, rng=0), 8, rng=1)
-    >>> choose_blend(panel, lambda rows: complete(rows, rank=1, center="none")).pairs < 1000  # a model that misses much
+    >>> choose_blend(panel, lambda rows: moment_solution(rows, rank=1, center="none")).pairs < 1000  # it misses much
     True
     """
     if np.sum(panel.row_counts.astype(np.float64) ** 2) > MOST_PRODUCTS:
@@ -86,7 +86,7 @@ def choose_blend(panel: Panel, fit: Callable[[Panel], RowSpace], rng: int | np.r
     found = fit(panel.with_row_weights(weights))
     trained = kept.with_row_weights(weights)
     scale = largest_value(panel) or 1.0
-    own = tally(trained, scale=scale)
+    own = column_sums(trained, scale=scale)
     seen, sums = host(own.counts), host(own.sums)
     means = sums / np.where(seen > 0, seen, 1.0)
     centred = np.any(found.mean)

@@ -41,7 +41,7 @@ import numpy.typing as npt
 from onesided.arrays import host, inner
 from onesided.engines.threads import single_blas_thread
 from onesided.errors import InputError, check_choice, counted
-from onesided.fitting.moment_solution import Center, complete, moment_objective
+from onesided.fitting.moment_solution import Center, moment_objective, moment_solution
 from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.solvers.lbfgs import lbfgs
 from onesided.model.uncertainty import Bootstrap
@@ -102,7 +102,7 @@ def bootstrap(
     kept = _kept_columns(panel, columns, rank, replicates)
     rng = np.random.default_rng(rng)
     panel = _in_double_precision(panel)
-    found = complete(
+    found = moment_solution(
         panel,
         rank=rank,
         center=center,

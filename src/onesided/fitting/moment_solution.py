@@ -18,7 +18,7 @@ from onesided.fitting.solvers.result import Progress
 from onesided.fitting.solvers.spectral import spectral_start
 from onesided.model.axes import principal_axes
 from onesided.model.row_space import RowSpace
-from onesided.pairs.column_sums import column_means, tally
+from onesided.pairs.column_sums import column_means, column_sums
 from onesided.panels.panel import Panel
 from onesided.storage.checkpoint import NOWHERE, Work
 
@@ -29,7 +29,7 @@ SMALLEST_NOISE = 1e-300  # for a panel of zeros, which has no unit
 NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust single entries too far
 
 
-def complete(
+def moment_solution(
     panel: Panel,
     *,
     rank: int,
@@ -47,7 +47,7 @@ def complete(
 
     The parameters are those of :class:`onesided.OneSidedCompletion`.
 
-    >>> found = complete(Panel.from_dense([[1.0, 2.0], [2.0, 4.0]]), rank=1, center="none", ridge=0.0)
+    >>> found = moment_solution(Panel.from_dense([[1.0, 2.0], [2.0, 4.0]]), rank=1, center="none", ridge=0.0)
     >>> (found.factor @ found.factor.T).round(3)[0, 1]
     np.float64(5.0)
     """
@@ -105,7 +105,7 @@ def noise_variance(panel: Panel, mean: Any, factor: Any, row_variance: float = 0
     all of the variance is left.
     """
     engine = engine_for(panel)
-    around = tally(engine, mean)
+    around = column_sums(engine, mean)
     total = around.mean_square
     rounding = 1e-8 * engine.largest_value()
     floor = NOISE_FLOOR * total if total > 0 else max(rounding**2, SMALLEST_NOISE)

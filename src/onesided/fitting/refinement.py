@@ -36,11 +36,11 @@ from onesided.engines.engine import Sums, engine_for
 from onesided.engines.threads import single_blas_thread
 from onesided.fitting.moment_solution import NOISE_FLOOR, Center
 from onesided.fitting.solvers.result import Progress
-from onesided.kernels.reference import unpacked
+from onesided.kernels.reference import from_half
 from onesided.model.axes import principal_rotation
 from onesided.model.row_space import Refinement, RowSpace
-from onesided.model.shrinkage import pull, pulled, variance_between, variance_within
-from onesided.pairs.column_sums import tally
+from onesided.model.shrinkage import shrinkage, shrunk, variance_between, variance_within
+from onesided.pairs.column_sums import column_sums
 from onesided.panels.panel import Panel
 from onesided.storage.checkpoint import NOWHERE, Work
 
@@ -49,10 +49,10 @@ Refine = Literal["auto", "none", "variational"]
 
 PASSES = 40
 TOLERANCE = 1e-3  # relative change in a pass of means and low-rank part, in Frobenius norm
-LEAST_PULL = 20.0  # of the mean noise on that of a column, in entries: a few entries must not make it look exact
+LEAST_SHRINKAGE = 20.0  # of the mean noise on that of a column, in entries: a few entries must not make it look exact
 NOISE_PASSES = 5  # that only find each column's own noise, where all weighed alike before
 START_NOISE = 0.1  # of the variance, at least: noise that starts too low takes many passes to rise
-START_SPREAD = 0.05  # of the variance: a prior variance for directions that the start leaves empty
+START_VARIANCE = 0.05  # of the variance: a prior variance for directions that the start leaves empty
 MOVING_THERE = ("center", "loadings", "spread", "noise")  # what a pass changes of the columns, where it runs,
 MOVING_HERE = ("row_mean", "row_covariance", "prior_mean", "prior_covariance", "mean_noise")  # and on the host
 MEMORY = 1 << 29  # bytes beyond which "auto" leaves the moment solution as it is
@@ -80,10 +80,10 @@ def refine(
     """A row space refined by variational passes over the rows, those of weight zero left out.
 
     >>> from onesided import synthetic
-    >>> from onesided.fitting.moment_solution import complete
+    >>> from onesided.fitting.moment_solution import moment_solution
     >>> truth = synthetic.linear_mixture(2000, 30, 2, rng=0)
     >>> panel = synthetic.sample_fixed(truth, 6, rng=1)
-    >>> start = complete(panel, rank=2, center="none")
+    >>> start = moment_solution(panel, rank=2, center="none")
     >>> refined = refine(panel, start, center="none")
     >>> L = truth.second_moment()
     >>> [bool(np.linalg.norm(one.factor @ one.factor.T - L) < 0.05 * np.linalg.norm(L)) for one in (start, refined)]
@@ -147,7 +147,7 @@ class Rows:
     def __init__(self, panel: Panel, mean: Array) -> None:
         self.engine = engine_for(panel)
         unit = self.engine.largest_value() or 1.0
-        own = tally(self.engine, self.engine.array(mean), unit)
+        own = column_sums(self.engine, self.engine.array(mean), unit)
         size = float(np.sqrt(own.mean_square))
         self.unit, self.counts, self.placed = unit * size, own.counts, own.beside > 0
         if size > 0:
@@ -159,7 +159,7 @@ class Rows:
         """ψ_j from the columns' sums of expected squared residuals."""
         relative = residual / mean_noise
         between = max(self.between, variance_between(relative, self.counts, self.within))
-        return mean_noise * pulled(relative, self.counts, pull(self.within, between, LEAST_PULL))
+        return mean_noise * shrunk(relative, self.counts, shrinkage(self.within, between, LEAST_SHRINKAGE))
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +203,7 @@ class _Columns:
             NOISE_FLOOR,
             start.factor.shape[1] == 0,
         )
-        return columns._with_priors(rows, START_SPREAD)
+        return columns._with_priors(rows, START_VARIANCE)
 
     @property
     def xp(self) -> Any:
@@ -235,12 +235,12 @@ class _Columns:
         expected[self.free] = self.prior_mean
         fixed = self.xp.column_stack([0 * self.center, self.loadings])
         fixed[:, self.free] = 0.0  # what is fixed explains its share first
-        pull = 0 * fixed + like(self.center, prior @ expected)
+        linear = 0 * fixed + like(self.center, prior @ expected)
         if self.free[0]:  # c_j is sought as a change from where it was
-            pull -= (self.center / self.unit)[:, None] * like(self.center, prior[0])
-        at, spread, residual = rows.engine.column_posterior(sums, fixed, self.free, precision, prior, pull)
+            linear -= (self.center / self.unit)[:, None] * like(self.center, prior[0])
+        at, spread, residual = rows.engine.column_posterior(sums, fixed, self.free, precision, prior, linear)
         mean_noise = max(float(residual.sum() / rows.counts.sum()), self.floor)
-        moments = unpacked(sums.total) / sums.total[0]
+        moments = from_half(sums.total) / sums.total[0]
         shift = moments[1:, 0] if self.free[0] else np.zeros(len(moments) - 1)  # else it has nowhere to go, and stays
         return replace(
             self,
@@ -276,7 +276,7 @@ class _Columns:
         total = np.zeros(self.spread.shape[1])
         for part in chunks(*self.spread.shape):
             total += host(self.spread[part][seen[part]].sum(0, dtype=self.xp.float64))
-        spread = unpacked(total / len(at))[np.ix_(self.free, self.free)]
+        spread = from_half(total / len(at))[np.ix_(self.free, self.free)]
         covariance = host((at - mean).T @ (at - mean)) / len(at) + spread
         mean = host(mean)
         diagonal = np.diag_indices_from(covariance)
@@ -300,7 +300,7 @@ class _Columns:
         change[0, 1:], change[1:, 1:], turn[1 + effect :, 1 + effect :] = self.row_mean, root.T, rotation.T
         change = like(loadings, turn @ change)
         a, c = np.tril_indices(k + 1)
-        inside, whole = (a == c) & (a > 0), unpacked(np.arange(len(a))).astype(np.int64)
+        inside, whole = (a == c) & (a > 0), from_half(np.arange(len(a))).astype(np.int64)
         for part in chunks(*self.spread.shape):
             V = (change @ self.xp.asarray(self.spread[part], dtype=self.xp.float64)[:, whole] @ change.T)[:, a, c]
             noise[part] += self.xp.where(alone[part], V[:, inside].sum(1), 0.0)

@@ -34,13 +34,13 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.errors import InputError
-from onesided.fitting.moment_solution import NOISE_FLOOR, Center, check_fittable, complete
+from onesided.fitting.moment_solution import NOISE_FLOOR, Center, check_fittable, moment_solution
 from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.refinement import MEMORY, PASSES, refine, working_memory
 from onesided.fitting.solvers.result import Progress, begin
 from onesided.model.imputation import BestLinearPredictor
 from onesided.model.row_space import RowSpace
-from onesided.pairs.column_sums import column_means, tally
+from onesided.pairs.column_sums import column_means, column_sums
 from onesided.panels.panel import Panel
 from onesided.storage.checkpoint import NOWHERE, Checkpoint, Work
 
@@ -91,7 +91,7 @@ def fit_row_space(
     work: Work = NOWHERE,
 ) -> RowSpace:
     """The moment solution of a setting and, if asked, its refinement, on the rows of positive weight."""
-    found = complete(
+    found = moment_solution(
         panel,
         rank=setting.rank,
         center=setting.center,
@@ -230,7 +230,7 @@ class _Search:
         self.scores: dict[Setting, Array] = {}  # of these rows, in this order: sums of log scores and of e²
         scored = np.where((fold >= 0) & (fold < folds), panel.row_weights, 0.0)
         self.most = 0.0  # cost of all that may be tried, and of what follows the search
-        self.negligible = NOISE_FLOOR * tally(panel, column_means(panel), weights=scored).mean_square
+        self.negligible = NOISE_FLOOR * column_sums(panel, column_means(panel), weights=scored).mean_square
 
     def cost_at_most(self, path: list[int], centers: int, diagonals: int, along: bool) -> float:
         """Of a search, and of the fits that follow it."""

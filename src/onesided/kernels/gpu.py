@@ -381,7 +381,7 @@ def curvature(rows: Rows, weights: Tensor, X: Tensor) -> Tensor:
     by, r = rows.by_column, X.shape[1]
     a, c = torch.tril_indices(r, r, device=X.device)
     A = sum_of_lines(rows.segments, X[:, a] * X[:, c], rows.columns) * weights.to(X.dtype)[:, None]
-    return unpacked(sum_of_lines(by.segments, A, by.rows), r)
+    return from_half(sum_of_lines(by.segments, A, by.rows), r)
 
 
 def gram_product(rows: Rows, e: Tensor, weights: Tensor, effect: float, V: Tensor) -> Tensor:
@@ -410,13 +410,13 @@ def linked(rows: Rows, weights: Tensor, above: Tensor) -> Tensor:
     return found[found.to(torch.int64)]
 
 
-def packed(matrices: Tensor) -> Tensor:
+def to_half(matrices: Tensor) -> Tensor:
     """The lower halves of symmetric matrices, row by row."""
     a, c = torch.tril_indices(*matrices.shape[-2:], device=matrices.device)
     return matrices[..., a, c].contiguous()
 
 
-def unpacked(halves: Tensor, size: int) -> Tensor:
+def from_half(halves: Tensor, size: int) -> Tensor:
     """Symmetric matrices from their lower halves."""
     a = torch.arange(size, device=halves.device)
     high, low = torch.maximum(a[:, None], a), torch.minimum(a[:, None], a)
@@ -440,12 +440,12 @@ def solve(halves: Tensor, k: int, floor: float) -> Tensor:
     out = torch.ones_like(halves)
     step = max(1, CHUNK // (k + 1) ** 2)
     for first in range(0, len(halves), step):
-        M = unpacked(halves[first : first + step].to(torch.float64), k + 1)
+        M = from_half(halves[first : first + step].to(torch.float64), k + 1)
         S = torch.linalg.inv(M[:, 1:, 1:])
         M[:, 1:, 1:] = (S + S.mT) / 2
         M[:, 1:, 0] = -(S @ M[:, 1:, :1])[..., 0]
         M[:, 0, 0] = 1.0
-        out[first : first + step] = packed(M)
+        out[first : first + step] = to_half(M)
     return out
 
 
@@ -506,21 +506,21 @@ def column_posterior(
     free: Tensor,
     precision: Tensor,
     prior: Tensor,
-    pull: Tensor,
+    linear: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     K = len(free)
-    M, gamma = unpacked(second.to(torch.float64), K), precision[:, None]
+    M, gamma = from_half(second.to(torch.float64), K), precision[:, None]
     inside = free[:, None] & free[None, :]
     P = torch.where(inside, prior + gamma[:, :, None] * M, torch.eye(K, dtype=M.dtype, device=M.device))
     explained = (M @ fixed[:, :, None])[..., 0]
-    h = torch.where(free, pull + gamma * (first - explained), 0.0)
+    h = torch.where(free, linear + gamma * (first - explained), 0.0)
     bordered = torch.nn.functional.pad(P, (1, 0, 1, 0))
     bordered[:, 1:, 0] = -h
-    found = unpacked(solve(packed(bordered), K, 0.0), K + 1)
+    found = from_half(solve(to_half(bordered), K, 0.0), K + 1)
     at = torch.where(free, found[:, 1:, 0], fixed)
     V = torch.where(inside, found[:, 1:, 1:], 0.0)
     residual = squares - 2 * (at * first).sum(1) + (M * (V + at[:, :, None] * at[:, None, :])).sum((1, 2))
-    return at, packed(V), residual
+    return at, to_half(V), residual
 
 
 def column_information(loadings: Tensor, noise: Tensor, spread: Tensor) -> Tensor:
@@ -549,7 +549,7 @@ def leave_one_out(rows: Rows, e: Tensor, known: Known) -> Tensor:
     for here, entries in rows.chunks(4 * (k + 1) ** 2):
         lengths, columns = rows.lengths[here], rows.columns[entries]
         own = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
-        M = unpacked(halves[here], k + 1)
+        M = from_half(halves[here], k + 1)
         S, z, y, gamma = M[:, 1:, 1:], M[:, 1:, 0], loadings[columns], precision[columns]
         Sy = torch.bmm(S[own], y[:, :, None])[..., 0]
         h = (y * Sy).sum(1)

@@ -293,7 +293,7 @@ def column_posterior(
     free: Array,
     precision: Array,
     prior: Array,
-    pull: Array,
+    linear: Array,
 ) -> tuple[Array, Array, Array]:
     K = len(free)
     wide = (K + 1) * (K + 2) // 2
@@ -308,7 +308,7 @@ def column_posterior(
                 explained += second[j, _half(max(a, c), min(a, c))] * fixed[j, c]
                 if c <= a and free[c]:
                     halves[j, _at(a, c)] = prior[a, c] + precision[j] * second[j, _half(a, c)]
-            halves[j, _at(a, -1)] = -pull[j, a] - precision[j] * (first[j, a] - explained)
+            halves[j, _at(a, -1)] = -linear[j, a] - precision[j] * (first[j, a] - explained)
     _solve_all(halves, K, 0.0)
     at, spread, residual = fixed.copy(), np.zeros((len(second), K * (K + 1) // 2)), squares.copy()
     for j in range(len(second)):

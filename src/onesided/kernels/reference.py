@@ -332,13 +332,13 @@ def row_posterior(
     for u, (start, stop) in enumerate(zip(starts, stops, strict=True)):
         j, v = columns[start:stop], values[start:stop]
         y = np.column_stack([np.zeros(len(j)), loadings[j, :k].astype(np.float64)])
-        known = unpacked(information[j, :half].sum(axis=0)) if len(information) else (y.T * precision[j]) @ y
-        total = unpacked(prior[:half]) + known
+        known = from_half(information[j, :half].sum(axis=0)) if len(information) else (y.T * precision[j]) @ y
+        total = from_half(prior[:half]) + known
         h = y[:, 1:].T @ (precision[j] * (v - center[j]) / unit) - total[1:, 0]
         posterior = np.eye(k + 1)
         posterior[1:, 1:] = np.linalg.inv(total[1:, 1:])
         posterior[1:, 0] = posterior[0, 1:] = posterior[1:, 1:] @ h
-        halves[u] = packed(posterior)
+        halves[u] = to_half(posterior)
     return halves
 
 
@@ -360,15 +360,15 @@ def posterior_sums(
     d, k = len(center), known[-1]
     half = (k + 1) * (k + 2) // 2
     second, first, squares, total = np.zeros((d, half)), np.zeros((d, k + 1)), np.zeros(d), np.zeros(half)
-    posteriors = unpacked(row_posterior(starts, stops, columns, values, unit, center, *known))
+    posteriors = from_half(row_posterior(starts, stops, columns, values, unit, center, *known))
     for start, stop, w, moment in zip(starts, stops, weights, posteriors, strict=True):
         j = columns[start:stop]
         one, e = moment[0].copy(), (values[start:stop] - center[j]) / unit
         moment[1:, 1:] += np.outer(one[1:], one[1:])
-        second[j] += w * packed(moment)
+        second[j] += w * to_half(moment)
         first[j] += w * np.outer(e, one)
         squares[j] += w * e**2
-        total += w * packed(moment)
+        total += w * to_half(moment)
     return second, first, squares, total
 
 
@@ -380,28 +380,28 @@ def column_posterior(
     free: Array,
     precision: Array,
     prior: Array,
-    pull: Array,
+    linear: Array,
 ) -> tuple[Array, Array, Array]:
     """Columns given what rows tell about them: the mean and covariance of (c_j, y_j), and Σ w E[(v − ỹᵀz̃)²].
 
     Of the coordinates some are ``free``, the others as ``fixed`` (where those are zero) has them. ``prior`` is a
-    precision and ``pull`` its product with the prior mean, c_j being counted from where it was.
+    precision and ``linear`` its product with the prior mean, c_j being counted from where it was.
     """
-    moments = unpacked(second[:, : len(free) * (len(free) + 1) // 2])
+    moments = from_half(second[:, : len(free) * (len(free) + 1) // 2])
     at, V, residual = fixed.copy(), np.zeros_like(moments), np.empty(len(fixed))
     for j, M in enumerate(moments):
         inside = np.ix_(free, free)
         V[j][inside] = np.linalg.inv(prior[inside] + precision[j] * M[inside])
         target = first[j, : len(free)] - M @ fixed[j]
-        at[j, free] = V[j][inside] @ (pull[j, free] + precision[j] * target[free])
+        at[j, free] = V[j][inside] @ (linear[j, free] + precision[j] * target[free])
         residual[j] = squares[j] - 2 * at[j] @ first[j, : len(free)] + at[j] @ M @ at[j] + np.sum(V[j] * M)
-    return at, packed(V), residual
+    return at, to_half(V), residual
 
 
 def column_information(loadings: Array, noise: Array, spread: Array, information: Array) -> None:
     """Fills in (ỹ ỹᵀ + V_j) / ψ_j, ỹ = (0, y_j), as lower halves."""
     y = np.column_stack([np.zeros(len(loadings)), loadings])
-    information[:, : spread.shape[1]] = (packed(y[:, :, None] * y[:, None, :]) + spread) / noise[:, None]
+    information[:, : spread.shape[1]] = (to_half(y[:, :, None] * y[:, None, :]) + spread) / noise[:, None]
 
 
 def leave_one_out(
@@ -428,7 +428,7 @@ def leave_one_out(
     """
     scores, half = np.zeros((len(starts), 5)), (k + 1) * (k + 2) // 2
     known = (columns, values, unit, center, loadings, precision, information, prior, floor, k)
-    for u, posterior in enumerate(unpacked(row_posterior(starts, stops, *known))):
+    for u, posterior in enumerate(from_half(row_posterior(starts, stops, *known))):
         z, S = posterior[0, 1:], posterior[1:, 1:]
         row = slice(starts[u], stops[u])
         scores[u, 4] = _overlap(loadings[columns[row], :k] * np.sqrt(precision[columns[row], None]), S)
@@ -441,7 +441,7 @@ def leave_one_out(
             others[1:, 1:] += S + gamma * np.outer(S @ y, S @ y) / left
             V = np.zeros((k + 1, k + 1))
             if len(information):
-                V = unpacked(information[j, :half]) / gamma - np.outer([0.0, *y], [0.0, *y])
+                V = from_half(information[j, :half]) / gamma - np.outer([0.0, *y], [0.0, *y])
             variance = 1 / (gamma * left) + max(np.sum(V * others), 0.0)
             square = e**2 / variance
             scores[u, :4] += -(np.log(2 * np.pi * variance) + square) / 2, e**2, square, square**2
@@ -456,16 +456,16 @@ def _overlap(scaled: Array, S: Array) -> float:
     return float(np.clip(squares.sum(), n, n**2))  # outside only by rounding
 
 
-def packed(matrices: Array) -> Array:
+def to_half(matrices: Array) -> Array:
     """The lower halves of symmetric matrices, row by row."""
     rows, columns = np.tril_indices(matrices.shape[-1])
     return np.ascontiguousarray(matrices[..., rows, columns])
 
 
-def unpacked(halves: Array) -> Array:
+def from_half(halves: Array) -> Array:
     """Symmetric matrices from their lower halves.
 
-    >>> unpacked(np.array([1.0, 2.0, 3.0]))
+    >>> from_half(np.array([1.0, 2.0, 3.0]))
     array([[1., 2.],
            [2., 3.]])
     """

@@ -39,15 +39,15 @@ from onesided.engines.engine import Engine, engine_for
 from onesided.engines.threads import cut, in_order
 from onesided.errors import InputError
 from onesided.kernels import cpu
-from onesided.kernels.reference import unpacked
+from onesided.kernels.reference import from_half
 from onesided.model.row_space import RowSpace
-from onesided.model.shrinkage import Spread, pull, pulled
+from onesided.model.shrinkage import GroupVariances, shrinkage, shrunk
 from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 
 CHUNK = 1 << 21  # numbers held at a time on the way to variances
-LEAST_PULL = 5.0  # entries: a row of one or two says little of its noise
+LEAST_SHRINKAGE = 5.0  # entries: a row of one or two says little of its noise
 LEAST_LEVEL = 0.8  # below it, variances are at the noise's floor, not fitted too closely
 
 
@@ -55,21 +55,21 @@ LEAST_LEVEL = 0.8  # below it, variances are at the noise's floor, not fitted to
 class RowNoise:
     """How rows differ in noise.
 
-    ``pull`` is k, in entries: infinite where one row is as steady as another. ``level`` is the mean of e²/s² over the
-    rows that the model was fitted to.
+    ``shrinkage`` is k, in entries: infinite where one row is as steady as another. ``level`` is the mean of e²/s² over
+    the rows that the model was fitted to.
 
     >>> sums = np.array([5.0, 30.0])  # of e²/s² over ten entries each: a steady row, and one that is not
-    >>> RowNoise(pull=10.0).scales(sums, np.full(2, 10), overlap=np.full(2, 10))
+    >>> RowNoise(shrinkage=10.0).scales(sums, np.full(2, 10), overlap=np.full(2, 10))
     array([0.75, 2.  ])
     """
 
-    pull: float = np.inf
+    shrinkage: float = np.inf
     level: float = 1.0
 
     def scales(self, sums: Array, counts: Array, overlap: Array) -> Array:
         """What the variances of rows are multiplied with, given their sums of e²/s²."""
         fitted = float(np.clip(self.level, LEAST_LEVEL, 1.0))
-        return np.asarray(pulled(sums / fitted, counts, self.pull, overlap=overlap, towards=max(self.level, 1.0)))
+        return np.asarray(shrunk(sums / fitted, counts, self.shrinkage, overlap=overlap, towards=max(self.level, 1.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ class BestLinearPredictor:
 
     def impute(self, panel: Panel) -> Array:
         """Every row filled in; observed entries stay as they are."""
-        return np.concatenate([filled for _, _, filled in panel.by_parts(self._impute)])
+        return np.concatenate([filled for _, _, filled in panel.by_shards(self._impute)])
 
     def _impute(self, panel: Panel) -> Array:
         q = self.coordinates(panel)
@@ -126,7 +126,7 @@ class BestLinearPredictor:
 
     def deviations(self, panel: Panel) -> Array:
         """The standard deviation of each value of :meth:`impute`; zero where it was observed."""
-        return np.concatenate([deviation for _, _, deviation in panel.by_parts(self._deviations)])
+        return np.concatenate([deviation for _, _, deviation in panel.by_shards(self._deviations)])
 
     def _deviations(self, panel: Panel) -> Array:
         deviation = np.empty(panel.shape)
@@ -152,7 +152,7 @@ class BestLinearPredictor:
             low, high = np.searchsorted(ordered, [first, last])
             return ordered[low:high] - first, at[low:high]
 
-        found = [part for _, _, part in panel.by_parts(self._impute_at, asked)]
+        found = [part for _, _, part in panel.by_shards(self._impute_at, asked)]
         values, deviation = np.empty((2, len(rows)))
         values[by_row], deviation[by_row] = np.concatenate(found, axis=1)
         return values, deviation
@@ -214,15 +214,15 @@ class BestLinearPredictor:
 
     def learn_row_noise(self, panel: Panel) -> RowNoise:
         """How the rows of a panel differ, those that were fitted."""
-        found = Spread(panel.total(self._row_spread))
-        return RowNoise(pull(found.within, found.between, LEAST_PULL), found.level)
+        found = GroupVariances(panel.total(self._row_spread))
+        return RowNoise(shrinkage(found.within, found.between, LEAST_SHRINKAGE), found.level)
 
     def _row_spread(self, panel: Panel) -> Array:
         engine = engine_for(panel)
         counting = panel.row_weights > 0
         weights, counts = (engine.array(one[counting]) for one in (panel.row_weights, panel.row_counts))
         _, _, sums, squares, overlap = engine.leave_one_out(self._known(engine)).T
-        return np.asarray(Spread.of(sums, squares, counts, overlap=overlap, weights=weights).sums)
+        return np.asarray(GroupVariances.of(sums, squares, counts, overlap=overlap, weights=weights).sums)
 
     def _scales(self, panel: Panel) -> Array:
         """What the standard deviations of each row are multiplied with."""
@@ -253,10 +253,10 @@ class BestLinearPredictor:
     def _solve(self, panel: Panel, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
         def solve(rows: Panel) -> list[tuple[Array, ...]]:
             engine = engine_for(rows)
-            full = (unpacked(halves) for halves in engine.row_posteriors(self._known(engine)))
+            full = (from_half(halves) for halves in engine.row_posteriors(self._known(engine)))
             return [keep(one[:, 0, 1:].copy(), one[:, 1:, 1:].copy()) for one in full]
 
-        parts = [part for _, _, found in panel.by_parts(solve) for part in found]
+        parts = [part for _, _, found in panel.by_shards(solve) for part in found]
         return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
@@ -273,7 +273,7 @@ class LeastSquares:
 
     def coordinates(self, panel: Panel) -> Array:
         """q of every row."""
-        return np.concatenate([q for _, _, q in panel.by_parts(self._coordinates)])
+        return np.concatenate([q for _, _, q in panel.by_shards(self._coordinates)])
 
     def _coordinates(self, panel: Panel) -> Array:
         values = panel.values.astype(np.float64)
@@ -284,7 +284,7 @@ class LeastSquares:
 
     def impute(self, panel: Panel) -> Array:
         """Every row filled in; observed entries stay as they are."""
-        return np.concatenate([filled for _, _, filled in panel.by_parts(self._impute)])
+        return np.concatenate([filled for _, _, filled in panel.by_shards(self._impute)])
 
     def _impute(self, panel: Panel) -> Array:
         filled: Array = self.coordinates(panel) @ self.basis.T

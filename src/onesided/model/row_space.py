@@ -18,9 +18,10 @@ class Refinement:
     """How the variational passes ended: ``change`` is what the last one moved, as a share of what it could move.
 
     >>> from onesided import synthetic
+    >>> from onesided.fitting.moment_solution import moment_solution
     >>> from onesided.fitting.refinement import refine
     >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 30, 2, rng=0), 6, rng=1)
-    >>> found = refine(panel, complete(panel, rank=2, center="none"), center="none").refinement
+    >>> found = refine(panel, moment_solution(panel, rank=2, center="none"), center="none").refinement
     >>> found.passes < 40, found.change < 1e-3  # it settled before the limit of passes
     (True, True)
     """
@@ -39,7 +40,7 @@ class RowSpace:
 
     >>> from onesided import synthetic
     >>> truth = synthetic.linear_mixture(2000, 30, 2, rng=0)
-    >>> found = complete(synthetic.sample_fixed(truth, 6, rng=1), rank=2)
+    >>> found = moment_solution(synthetic.sample_fixed(truth, 6, rng=1), rank=2)
     >>> error = np.outer(found.mean, found.mean) + found.factor @ found.factor.T - truth.second_moment()
     >>> bool(np.linalg.norm(error) < 0.15 * np.linalg.norm(truth.second_moment()))
     True

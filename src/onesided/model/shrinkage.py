@@ -50,14 +50,14 @@ def variance_between(sums: Array, counts: Array, within: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class GroupVariances:
     """Both variances from sums over groups, so that groups may lie apart: sums of all are those of the parts, added.
 
     Values of a group may correlate, by its overlap, and a group of weight two is two. For mean squares near 1: the
     squares of their differences from 1 are what is added up.
 
     >>> sums, squares, counts = np.array([2.0, 4.0]), np.array([4.0, 10.0]), np.array([2.0, 2.0])
-    >>> whole = Spread.of(sums, squares, counts)
+    >>> whole = GroupVariances.of(sums, squares, counts)
     >>> whole.within, whole.between, whole.level
     (2.0, -0.5, 1.5)
     >>> within = variance_within(sums, squares, counts)
@@ -70,7 +70,7 @@ class Spread:
     @classmethod
     def of(
         cls, sums: Array, squares: Array, counts: Array, *, overlap: Array | None = None, weights: Array | float = 1.0
-    ) -> Spread:
+    ) -> GroupVariances:
         """Of groups by their sums of values and of squares."""
         whole = np.zeros(9)
         for first in range(0, len(counts), CHUNK):  # there may be very many groups
@@ -105,19 +105,19 @@ class Spread:
         return float((around - self.within * (share - overlap / n)) / spare) if spare > 0 else 0.0
 
 
-def pull(within: float, between: float, least: float) -> float:
+def shrinkage(within: float, between: float, least: float) -> float:
     """k, at least so many entries; infinite where groups do not differ.
 
-    >>> pull(2.0, 0.1, least=5.0), pull(2.0, 1.0, least=5.0), pull(2.0, 0.0, least=5.0)
+    >>> shrinkage(2.0, 0.1, least=5.0), shrinkage(2.0, 1.0, least=5.0), shrinkage(2.0, 0.0, least=5.0)
     (20.0, 5.0, inf)
     """
     return max(within / between, least) if between > 0 else np.inf
 
 
-def pulled(sums: Array, counts: Array, k: float, *, overlap: Array | None = None, towards: float = 1.0) -> Array:
+def shrunk(sums: Array, counts: Array, k: float, *, overlap: Array | None = None, towards: float = 1.0) -> Array:
     """The groups' mean squares, pulled to that of all.
 
-    >>> pulled(np.array([0.0, 30.0]), np.array([0.0, 10.0]), 20.0)
+    >>> shrunk(np.array([0.0, 30.0]), np.array([0.0, 10.0]), 20.0)
     array([1.        , 1.66666667])
     """
     if not np.isfinite(k):

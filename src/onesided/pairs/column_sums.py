@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Tally:
+class ColumnSums:
     """Sums over rows, w their weights and m their numbers of entries, of e = (v − c_j) / scale.
 
     The first seven are of each column, over the rows that have it, and lie where passes run. The last three are over
@@ -51,9 +51,9 @@ class Tally:
         """Likewise."""
         return self.squared_products / (self.product_weight or 1.0)
 
-    def in_units_of(self, scale: float) -> Tally:
+    def in_units_of(self, scale: float) -> ColumnSums:
         """The sums of e / scale."""
-        return Tally(
+        return ColumnSums(
             self.counts,
             self.beside,
             self.sums / scale,
@@ -67,16 +67,18 @@ class Tally:
         )
 
 
-def tally(rows: Panel | Engine, center: Any = None, scale: float = 1.0, *, weights: Array | None = None) -> Tally:
+def column_sums(
+    rows: Panel | Engine, center: Any = None, scale: float = 1.0, *, weights: Array | None = None
+) -> ColumnSums:
     """The sums of a panel, by its own row weights or others; or of the rows of an engine, which are where it is.
 
-    >>> sums = tally(Panel.from_dense([[1.0, 3.0], [np.nan, 2.0]]))
+    >>> sums = column_sums(Panel.from_dense([[1.0, 3.0], [np.nan, 2.0]]))
     >>> sums.counts, sums.beside, sums.squares, sums.mean_product
     (array([1., 2.]), array([1., 1.]), array([ 1., 13.]), 3.0)
     """
     engine = engine_for(rows, weights) if isinstance(rows, Panel) else rows
     sums, products = engine.column_sums(engine.array(np.zeros(engine.n_columns)) if center is None else center, scale)
-    return Tally(*sums, *map(float, products))
+    return ColumnSums(*sums, *map(float, products))
 
 
 def largest_value(panel: Panel) -> float:

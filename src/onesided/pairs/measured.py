@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.arrays import host
-from onesided.pairs.column_sums import largest_value, tally
+from onesided.pairs.column_sums import column_sums, largest_value
 from onesided.pairs.linkage import ALONE, linked_parts
 from onesided.panels.panel import Panel
 
@@ -34,7 +34,7 @@ class Measured:
     def from_panel(cls, panel: Panel) -> Measured:
         """From the panel's own row weights."""
         scale = largest_value(panel) or 1.0
-        own = tally(panel, scale=scale)
+        own = column_sums(panel, scale=scale)
         counts, sums, squares = map(host, (own.counts, own.sums, own.squares))
         total = np.where(counts > 0, counts, 1.0)
         return cls(squares / total * scale**2, sums / total * scale, counts, linked_parts(panel))

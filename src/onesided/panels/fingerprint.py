@@ -22,7 +22,7 @@ def fingerprint(panel: Panel) -> dict[str, Any]:
     False
     """
     entries = Checksum(), Checksum()
-    for _, _, found in panel.by_parts(_checked_entries):
+    for _, _, found in panel.by_shards(_checked_entries):
         entries = entries[0] + found[0], entries[1] + found[1]
     sums = [Checksum.of(panel.row_counts), *entries, Checksum.of(panel.row_weights)]
     shape = {"rows": panel.n_rows, "columns": panel.n_columns, "entries": panel.n_entries}

@@ -365,7 +365,7 @@ class Panel:
         """
         return task(self)
 
-    def by_parts(
+    def by_shards(
         self, task: Callable[..., Any], given: Callable[[int, int], tuple[Any, ...]] = lambda first, last: ()
     ) -> Iterator[tuple[int, int, Any]]:
         """What ``task`` makes of the rows of each part, in order: the first row, the one after the last, and that.

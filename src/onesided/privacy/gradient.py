@@ -46,7 +46,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.threads import LocalEngine
+from onesided.engines.threads import RowBlocks
 from onesided.fitting.moment_solution import Center
 from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.kernels import clipped
@@ -182,7 +182,7 @@ def clip_length(mean_square: float, rank: int, privacy: Privacy, pairs: float) -
 
 
 def _contributions(rows: Panel, means: Array, Z: Array, X: Array, effect: float, clip: float, unit: float) -> Array:
-    (total,) = LocalEngine(rows).sum(
+    (total,) = RowBlocks(rows).sum(
         lambda block: (
             clipped.clipped_pass(block.indptr, block.columns, block.values, means, Z, X, effect, clip, unit),
         )

@@ -35,7 +35,7 @@ from onesided.estimators.completion import OneSidedCompletion
 from onesided.fitting.selection import EARNED, enough_rows, fit_row_space
 from onesided.model.imputation import BestLinearPredictor
 from onesided.model.row_space import RowSpace
-from onesided.pairs.column_sums import column_means, tally
+from onesided.pairs.column_sums import column_means, column_sums
 from onesided.pairs.linkage import linked_parts
 from onesided.panels.panel import Panel
 
@@ -144,7 +144,7 @@ def scores(refit: Refit) -> dict[str, Score]:
     rows, train = refit.scored(), refit.train
     weights, counts = rows.row_weights, rows.row_counts
     means = column_means(train)
-    own = tally(train)
+    own = column_sums(train)
     level = float(own.sums.sum() / own.counts.sum())
     with single_blas_thread():
         log_score, squares = refit.predictor.leave_one_out(rows, np.ones(rows.n_rows))[:, :2].T
@@ -152,7 +152,7 @@ def scores(refit: Refit) -> dict[str, Score]:
     off = {name: _sums(rows, (rows.values - center[rows.columns]) ** 2) for name, center in plain.items()}
     found: dict[str, Score] = {}
     for name, center in plain.items():
-        variance = tally(train, center).mean_square
+        variance = column_sums(train, center).mean_square
         logs = None if variance <= 0 else -(counts * np.log(2 * np.pi * variance) + off[name] / variance) / 2
         found[name] = _score(weights, counts, off[name], off["column means"], logs)
     found["model"] = _score(weights, counts, squares, off["column means"], log_score)

@@ -22,7 +22,7 @@ def versions() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Making:
+class Provenance:
     """``seconds`` that a fit took, None where that is not told; ``versions`` of what computed it."""
 
     seconds: float | None = None

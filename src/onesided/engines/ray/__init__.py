@@ -11,7 +11,7 @@ made again from what they were made of: in the end, from the files.
 """
 
 from onesided.engines.ray.cluster import Cluster, connect, current
-from onesided.engines.ray.panel import ClusterPanel, spread
+from onesided.engines.ray.panel import ClusterPanel, distribute
 from onesided.engines.ray.read import read
 
-__all__ = ["Cluster", "ClusterPanel", "connect", "current", "read", "spread"]
+__all__ = ["Cluster", "ClusterPanel", "connect", "current", "distribute", "read"]

@@ -96,12 +96,12 @@ class ClusterEngine(Here):
 
     def row_posteriors(self, known: tuple[Any, ...]) -> Iterator[Array]:
         """Halves of (S, z) of all rows, a shard at a time."""
-        for _, _, halves in self._shards.by_parts(self.panel, self.weights, partial(_row_posteriors, known=known)):
+        for _, _, halves in self._shards.by_shards(self.panel, self.weights, partial(_row_posteriors, known=known)):
             yield from halves
 
     def leave_one_out(self, known: tuple[Any, ...]) -> Array:
         """For each row of positive weight, in order, five sums over its entries."""
-        parts = self._shards.by_parts(self.panel, self.weights, partial(_leave_one_out, known=known))
+        parts = self._shards.by_shards(self.panel, self.weights, partial(_leave_one_out, known=known))
         return np.concatenate([part for _, _, part in parts])
 
 

@@ -112,7 +112,7 @@ class Shards:
         self.cluster.seconds += perf_counter() - began
         return found
 
-    def by_parts(
+    def by_shards(
         self,
         panel: Panel,
         weights: Array,
@@ -204,7 +204,7 @@ class ClusterPanel(Panel):
         )
         columns, values = np.empty(self.n_entries, np.int32), np.empty(self.n_entries, self.dtype)
         at = 0
-        for _, _, found in self.by_parts(of_panel):
+        for _, _, found in self.by_shards(of_panel):
             here = slice(at, at + len(found[1]))
             columns[here], values[here] = found[1:]
             at = here.stop
@@ -224,11 +224,11 @@ class ClusterPanel(Panel):
         """What ``task`` makes of the rows, where that is a sum over them: the sum over shards."""
         return self.place.total(self, self.row_weights, task, add)
 
-    def by_parts(
+    def by_shards(
         self, task: Callable[..., Any], given: Callable[[int, int], tuple[Any, ...]] = lambda first, last: ()
     ) -> Iterator[tuple[int, int, Any]]:
         """What ``task`` makes of the rows of each shard, in order."""
-        return self.place.by_parts(self, self.row_weights, task, given)
+        return self.place.by_shards(self, self.row_weights, task, given)
 
     def each(self, task: Callable[[Panel], Panel]) -> Panel:
         """As many rows, made of these by ``task``; they stay on the cluster."""
@@ -274,7 +274,7 @@ class ClusterPanel(Panel):
 
     def rows_having(self, column: int) -> Array:
         """The positions of the rows that have a column."""
-        found = self.by_parts(partial(Panel.rows_having, column=column))
+        found = self.by_shards(partial(Panel.rows_having, column=column))
         return np.concatenate([first + rows for first, _, rows in found])
 
     def take_rows(self, rows: Any) -> Panel:
@@ -286,7 +286,7 @@ class ClusterPanel(Panel):
             low, high = np.searchsorted(wanted, [first, last])
             return (wanted[low:high] - first,)
 
-        found = stacked([part for _, _, part in self.by_parts(taken, asked)])
+        found = stacked([part for _, _, part in self.by_shards(taken, asked)])
         some = Panel(*found, self.n_columns).take_rows(back)
         return Panel(
             some.indptr,
@@ -300,7 +300,7 @@ class ClusterPanel(Panel):
 
     def take_columns(self, chosen: Array) -> Panel:
         """All rows over some columns, here."""
-        parts = [part for _, _, part in self.by_parts(partial(narrowed, chosen=chosen))]
+        parts = [part for _, _, part in self.by_shards(partial(narrowed, chosen=chosen))]
         return Panel(*stacked(parts), len(chosen), row_weights=self.row_weights)
 
     def align_columns(self, column_ids: Any, *, unknown: Literal["refuse", "drop"] = "refuse") -> Panel:
@@ -351,7 +351,7 @@ class Stretched:
         return shake_256(self._secret + self._drawn.to_bytes(8, "little")).digest(size)
 
 
-def spread(panel: Panel, cluster: Cluster, device: str = "cpu", **on_gpu: Any) -> ClusterPanel:
+def distribute(panel: Panel, cluster: Cluster, device: str = "cpu", **on_gpu: Any) -> ClusterPanel:
     """A panel of this machine, in memory or packed, on a cluster: cut by entries into a shard for each slot there is.
 
     Of a packed panel, nodes read their rows from its files, which must be there under the same path.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onesided.engines.ray.cluster import current
-from onesided.engines.ray.panel import LARGEST_SHARD, ClusterPanel, RemoteIds, Shards, spread
+from onesided.engines.ray.panel import LARGEST_SHARD, ClusterPanel, RemoteIds, Shards, distribute
 from onesided.engines.ray.shuffle import gather
 from onesided.errors import InputError
 from onesided.panels.csr import Duplicates, NonFinite
@@ -52,7 +52,7 @@ def read(
         given = [name for name, one in said.items() if one is not None]
         if given or (duplicates, non_finite) != ("refuse", "refuse"):
             raise InputError(f"{data} is a packed panel: how its tables are read was said when it was packed")
-        return spread(load_packed(data), cluster, device)
+        return distribute(load_packed(data), cluster, device)
     slots = cluster.slots(device)
     found = gather(
         data,

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from onesided.arrays import host, like, namespace
 from onesided.engines.engine import Engine, engine_for
 from onesided.errors import InputError, check_choice
-from onesided.pairs.column_sums import Tally, largest_value, tally
+from onesided.pairs.column_sums import ColumnSums, column_sums, largest_value
 from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
@@ -75,7 +75,7 @@ class RowObjective:
         self.engine = engine_for(panel, weights)
         self._center = self.engine.array(np.zeros(panel.n_columns)) if center is None else center
         unit = max(self.engine.largest_value(), float(abs(self._center).max())) or 1.0  # whose square is a number
-        own = tally(self.engine, self._center, unit)
+        own = column_sums(self.engine, self._center, unit)
         size = float(np.sqrt(own.mean_square)) or 1.0
         own, self.scale = own.in_units_of(size), unit * size
         self.counts, self.squares = own.counts, own.squares
@@ -158,7 +158,7 @@ class RowObjective:
         engine, share = self.engine.drawn()
         if engine is self.engine:
             return engine, share, self.own
-        some = tally(engine, self._center, self.scale)
+        some = column_sums(engine, self._center, self.scale)
         return engine, share, some.squares - self.row_variance * some.counts
 
 
@@ -169,20 +169,24 @@ def mean_squared_pair_error(panel: Panel, factor: Array) -> float:
     4.0
     """
     largest = largest_value(panel)
-    own = tally(panel, scale=largest or 1.0)
+    own = column_sums(panel, scale=largest or 1.0)
     if own.product_weight == 0:
         raise InputError("no row has two observed entries: there is no pair to compare with")
     size = float(np.sqrt(own.mean_square)) * largest
     scale = max(size, float(np.max(np.abs(factor), initial=0.0))) or 1.0
     engine = engine_for(panel, panel.row_weights / panel.row_weights.max())
-    own, X, zero = tally(engine, scale=scale), engine.array(factor / scale), engine.array(np.zeros(panel.n_columns))
+    own, X, zero = (
+        column_sums(engine, scale=scale),
+        engine.array(factor / scale),
+        engine.array(np.zeros(panel.n_columns)),
+    )
     explained = engine.row_pass(X, zero, scale, 0.0, exact=True)[0] if X.shape[1] else 0.0
     norms = (X * X).sum(1)
     explained -= float(own.counts @ norms**2 / 2 - own.squares @ norms)
     return max(2 * explained / own.product_weight + own.mean_squared_product, 0.0) * scale**4  # rounding aside
 
 
-def _sampling_noise(own: Tally) -> float:
+def _sampling_noise(own: ColumnSums) -> float:
     """s √c of the products of two entries."""
     total = float(own.shared.sum())
     if total == 0:

@@ -32,6 +32,7 @@ from accuracy import movielens
 from onesided.engines.threads import THREADS_VARIABLE
 from onesided.fitting import moment_solution
 from onesided.fitting.objective.rows import mean_squared_pair_error
+from onesided.fitting.setting import Setting
 
 Array = np.ndarray
 Descent = Callable[[torch.Tensor], torch.Tensor]
@@ -141,7 +142,7 @@ def main() -> None:
             for count, loss in ((STEPS, path[-1][0]), (min(path)[1], min(path)[0])):
                 lines.append((kind, name, step, count, loss))
     for center in ("columns", "both"):
-        tasks[center] = partial(moment_solution.moment_solution, training, rank=RANK, center=center)
+        tasks[center] = partial(moment_solution.moment_solution, training, Setting(RANK, center=center))
     seconds = medians(tasks)
 
     nothing = np.zeros((panel.n_columns, 1))
@@ -158,10 +159,9 @@ def main() -> None:
         cells = f"{before:.1f} s | {each * 1e3:.0f} ms | {count} | {total:.1f} | {loss:.3f} | {total / slowest:.0f}"
         print(f"| published, {kind}, {name}, η = {step:g} | {cells} |")
     for center in ("columns", "both"):
-        found = moment_solution.moment_solution(training, rank=RANK, center=center)
-        cells = (
-            f" | | {found.solve.passes} passes | {seconds[center]:.2f} | {score(found.mean, found.loadings):.3f} | 1"
-        )
+        found = moment_solution.moment_solution(training, Setting(RANK, center=center))
+        space, passes = found.row_space, found.solve.passes
+        cells = f" | | {passes} passes | {seconds[center]:.2f} | {score(space.mean, space.loadings):.3f} | 1"
         print(f'| moment solution, center="{center}" | {cells} |')
 
 

@@ -25,6 +25,7 @@ from onesided.engines.threads import single_blas_thread, thread_count
 from onesided.experiments.standins import skewed_panel
 from onesided.fitting.moment_solution import moment_objective, moment_solution
 from onesided.fitting.refinement import Rows, _Columns
+from onesided.fitting.setting import Setting
 
 RANK = 10
 TURNS = 7
@@ -66,13 +67,13 @@ def seconds(one_pass: Callable[[], object]) -> float:
 
 
 def moment_pass(panel: Panel) -> float:
-    _, objective = moment_objective(panel, center="both", diagonal="free", weight_exponent=-0.5, ridge=1.0)
+    _, objective = moment_objective(panel, Setting(RANK, center="both"))
     X = 0.1 * np.random.default_rng(0).normal(size=(panel.n_columns, RANK))
     return seconds(lambda: objective.value_and_gradient(X))
 
 
 def variational_pass(panel: Panel) -> float:
-    start = moment_solution(panel, rank=RANK, center="both", tol=1.0, max_passes=1)
+    start = moment_solution(panel, Setting(RANK, center="both", tol=1.0, max_passes=1)).row_space
     rows = Rows(panel, start.mean)
     columns = _Columns.start(start, rows, "both")
     return seconds(lambda: columns.updated(rows.engine.posterior_sums(columns.known(rows)), rows))

@@ -48,6 +48,7 @@ import numpy as np
 from onesided import Panel, synthetic
 from onesided.engines.threads import single_blas_thread
 from onesided.fitting.moment_solution import moment_objective
+from onesided.fitting.setting import Setting
 from onesided.fitting.solvers import lbfgs as library
 from onesided.fitting.solvers.spectral import balanced_products, damped_counts, spectral_start
 
@@ -64,7 +65,7 @@ class Problem:
 
     def __init__(self, panel: Panel, rank: int, **options: Any) -> None:
         self.panel, self.rank, self.options = panel, rank, options
-        self.mean, self.objective = moment_objective(panel, weight_exponent=-0.5, ridge=1.0, **options)
+        self.mean, self.objective = moment_objective(panel, Setting(0, **options))
         self.begin()
 
     def begin(self) -> None:
@@ -279,7 +280,7 @@ def stochastic(problem: Problem, parts: int = 10, longest: float = 0.3) -> None:
     for k, rows in enumerate(np.array_split(order, parts)):
         part = panel.take_rows(np.sort(rows)).centred(problem.mean)
         options = problem.options | {"center": "none"}
-        objective = moment_objective(part, weight_exponent=-0.5, ridge=1.0, **options)[1]
+        objective = moment_objective(part, Setting(0, **options))[1]
         # The same loss for a part of the rows: units, weights, row effect and ridge are those of the whole.
         unit = whole.scale / objective.scale
         weight = largest_weight(part) / largest_weight(panel)

@@ -20,6 +20,7 @@ from onesided.engines.threads import single_blas_thread, thread_count
 from onesided.experiments.standins import skewed_panel
 from onesided.fitting.moment_solution import moment_objective, moment_solution
 from onesided.fitting.refinement import Rows, _Columns
+from onesided.fitting.setting import Setting
 from onesided.panels.table_files import open_table
 
 RANKS = (10, 20, 40)
@@ -34,8 +35,8 @@ def movielens(path: Path) -> Panel:
 
 def measure(name: str, panel: Panel) -> None:
     for rank in RANKS:
-        start = moment_solution(panel, rank=rank, center="both", tol=1e-2, max_passes=5)
-        _, objective = moment_objective(panel, center="both", diagonal="free", weight_exponent=-0.5, ridge=1.0)
+        start = moment_solution(panel, Setting(rank, center="both", tol=1e-2, max_passes=5)).row_space
+        _, objective = moment_objective(panel, Setting(rank, center="both"))
         rows = Rows(panel, start.mean)
         columns = _Columns.start(start, rows, "both")
         X, seconds = start.factor / objective.scale, np.empty((TURNS + 1, 3))

@@ -8,6 +8,7 @@ import pytest
 from onesided import OneSidedCompletion, PairMoments, Panel, synthetic
 from onesided.fitting.blending import Blend, _best, _products, blended_means, choose_blend
 from onesided.fitting.moment_solution import moment_solution
+from onesided.fitting.setting import Setting
 from onesided.pairs.moments import hajek, hajek_at
 from tests.conftest import random_panel
 
@@ -115,7 +116,7 @@ def test_a_model_that_misses_much_is_helped_and_a_good_one_is_not():
 
 def test_it_is_deterministic_and_can_be_given():
     panel = random_panel(0, n=400)
-    first, second = (choose_blend(panel, lambda rows: moment_solution(rows, rank=1), 3) for _ in range(2))
+    first, second = (choose_blend(panel, lambda rows: moment_solution(rows, Setting(1)).row_space, 3) for _ in range(2))
     assert first == second
     assert OneSidedCompletion(rank=1, center="columns", diagonal="free", blend=7.0).fit(panel).blend_ == 7.0
 

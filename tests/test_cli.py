@@ -744,7 +744,7 @@ def test_a_checkpoint_says_that_it_is_kept_and_used(home: Path, tmp_path: Path, 
         def interrupted(*_: Any, **__: Any) -> None:
             raise KeyboardInterrupt
 
-        patched.setattr("onesided.estimators.completion.fit_row_space", interrupted)
+        patched.setattr("onesided.fitting.fit.fit_row_space", interrupted)
         stopped = run(*arguments)
     assert (stopped.exit_code, kept.exists()) == (1, True)
     assert f"What was done is kept in {kept}: the same command goes on from there." in stopped.stderr

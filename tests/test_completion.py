@@ -635,7 +635,7 @@ def test_weights_below_one_are_relative():
 
 
 def test_warnings_point_to_the_line_that_fitted(monkeypatch):
-    monkeypatch.setattr("onesided.estimators.completion.MEMORY", 10)
+    monkeypatch.setattr("onesided.fitting.fit.MEMORY", 10)
     panel = random_panel(0, n=100)
     with pytest.warns(UserWarning, match="not refined") as caught:
         OneSidedCompletion(rank=1, center="columns", diagonal="free").fit(panel)

@@ -16,6 +16,7 @@ from onesided.cli import main
 from onesided.engines.engine import engine_for
 from onesided.fitting.moment_solution import moment_solution
 from onesided.fitting.refinement import refine
+from onesided.fitting.setting import Setting
 from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments
 from onesided.privacy import Privacy
@@ -65,15 +66,20 @@ def apart(X, Y):
 def test_the_same_row_space(center, diagonal, dtype):
     panel = mixture(dtype=dtype)
     placed, tolerance = there(panel), 1e-4 if dtype == np.float32 else 1e-6
-    one, other = (moment_solution(p, rank=3, center=center, diagonal=diagonal) for p in (panel, placed))
+    one, other = (moment_solution(p, Setting(3, center=center, diagonal=diagonal)) for p in (panel, placed))
     assert one.solve.passes == other.solve.passes
-    assert apart(one.factor, other.factor) < tolerance
-    np.testing.assert_allclose(other.mean, one.mean, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(other.noise_variance, one.noise_variance, rtol=tolerance)
+    assert apart(one.row_space.factor, other.row_space.factor) < tolerance
+    np.testing.assert_allclose(other.row_space.mean, one.row_space.mean, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(other.row_space.noise_variance, one.row_space.noise_variance, rtol=tolerance)
     one, other = (refine(p, start, center=center) for p, start in ((panel, one), (placed, other)))
-    assert apart(one.factor, other.factor) < tolerance
-    np.testing.assert_allclose(other.spread, one.spread, atol=tolerance * np.abs(one.spread).max())
-    assert all(isinstance(array, np.ndarray) for array in (other.mean, other.factor, other.noise_variance))
+    assert apart(one.row_space.factor, other.row_space.factor) < tolerance
+    np.testing.assert_allclose(
+        other.row_space.spread, one.row_space.spread, atol=tolerance * np.abs(one.row_space.spread).max()
+    )
+    assert all(
+        isinstance(array, np.ndarray)
+        for array in (other.row_space.mean, other.row_space.factor, other.row_space.noise_variance)
+    )
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
@@ -85,9 +91,9 @@ def test_streamed_blocks_are_those_that_stay(deterministic, monkeypatch):
     streamed = there(panel, deterministic=deterministic, memory=1000)
     assert streamed.place.streamed
     assert len(streamed.place.edges) > 5
-    one, other = (moment_solution(p, rank=2, center="both") for p in (resident, streamed))
-    assert apart(one.factor, other.factor) < 1e-6
-    assert apart(*(refine(p, one, center="both").factor for p in (resident, streamed))) < 1e-6
+    one, other = (moment_solution(p, Setting(2, center="both")) for p in (resident, streamed))
+    assert apart(one.row_space.factor, other.row_space.factor) < 1e-6
+    assert apart(*(refine(p, one, center="both").row_space.factor for p in (resident, streamed))) < 1e-6
     moments = [Measured.from_panel(p) for p in (panel, resident, streamed)]
     for name in ("means", "diagonal", "counts", "parts"):
         for other in moments[1:]:
@@ -96,7 +102,7 @@ def test_streamed_blocks_are_those_that_stay(deterministic, monkeypatch):
 
 def test_the_same_bits_in_order():
     panel = mixture(dtype=np.float32)
-    found = [moment_solution(there(panel, deterministic=True), rank=3).factor for _ in range(2)]
+    found = [moment_solution(there(panel, deterministic=True), Setting(3)).row_space.factor for _ in range(2)]
     np.testing.assert_array_equal(*found)
 
 
@@ -183,15 +189,15 @@ def test_values_are_held_in_the_smallest_type_that_holds_them(values, expected):
 def test_a_block_method_starts_as_well(monkeypatch):
     monkeypatch.setattr("onesided.fitting.solvers.spectral.LONG", 10)
     panel = mixture()
-    one, other = (moment_solution(p, rank=3, center="both", tol=1e-10) for p in (panel, there(panel)))
-    assert apart(one.factor, other.factor) < 1e-3
+    one, other = (moment_solution(p, Setting(3, center="both", tol=1e-10)) for p in (panel, there(panel)))
+    assert apart(one.row_space.factor, other.row_space.factor) < 1e-3
 
 
 def test_large_factors_are_minimised_with_less_memory(monkeypatch):
     monkeypatch.setattr("onesided.fitting.solvers.lbfgs.LARGE", 10)
     panel = mixture()
-    one, other = (moment_solution(p, rank=3, center="both", tol=1e-10) for p in (panel, there(panel)))
-    assert apart(one.factor, other.factor) < 1e-3
+    one, other = (moment_solution(p, Setting(3, center="both", tol=1e-10)) for p in (panel, there(panel)))
+    assert apart(one.row_space.factor, other.row_space.factor) < 1e-3
 
 
 def test_a_fit_on_a_device_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
@@ -283,10 +289,10 @@ def test_rows_without_entries_tell_nothing():
     panel = mixture(300, weighted=False)
     indptr = np.concatenate([panel.indptr, np.full(400, panel.n_entries)])
     longer = Panel(indptr, panel.columns, panel.values, panel.n_columns)
-    start = moment_solution(panel, rank=2)
+    start = moment_solution(panel, Setting(2))
     one, other = (refine(p, start, center="columns") for p in (panel, there(longer)))
     assert one.refinement.passes == other.refinement.passes
-    assert apart(one.factor, other.factor) < 1e-6
+    assert apart(one.row_space.factor, other.row_space.factor) < 1e-6
 
 
 def test_ranks_beyond_what_a_pass_holds():

@@ -8,25 +8,33 @@ import numpy as np
 import pytest
 
 from onesided import InputError, Panel
-from onesided.model.imputation import BestLinearPredictor, LeastSquares, check_positions
+from onesided.fitting.row_noise import learn_row_noise
+from onesided.model.imputation import LeastSquares, check_positions
+from onesided.model.row_space import RowSpace
 from tests.conftest import random_panel
 
 
 @pytest.fixture
-def predictor():
+def space():
     rng = np.random.default_rng(0)
-    return BestLinearPredictor(rng.normal(size=12), rng.normal(size=(12, 3)), rng.uniform(0.1, 1.0, size=12))
+    return RowSpace(rng.normal(size=12), rng.normal(size=(12, 3)), rng.uniform(0.1, 1.0, size=12))
 
 
-def test_the_best_linear_predictor_is_gaussian_conditioning(predictor):
+@pytest.fixture
+def predictor(space):
+    return space.predictor
+
+
+def test_the_best_linear_predictor_is_gaussian_conditioning(space):
     panel = random_panel(2, low=0)
-    filled, deviation = predictor.impute(panel), predictor.deviations(panel)
-    covariance = predictor.loadings @ predictor.loadings.T + np.diag(predictor.noise_variance)
+    filled, deviation = space.predictor.impute_with_deviations(panel)
+    np.testing.assert_array_equal(filled, space.predictor.impute(panel))
+    covariance = space.loadings @ space.loadings.T + np.diag(space.noise_variance)
     dense = panel.to_dense()
     for u in range(panel.n_rows):
         seen = ~np.isnan(dense[u])
         gain = covariance[:, seen] @ np.linalg.inv(covariance[np.ix_(seen, seen)])
-        value = predictor.mean + gain @ (dense[u] - predictor.mean)[seen]
+        value = space.mean + gain @ (dense[u] - space.mean)[seen]
         variance = np.diag(covariance - gain @ covariance[seen])
         np.testing.assert_allclose(filled[u][~seen], value[~seen], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(deviation[u][~seen], np.sqrt(variance[~seen]), rtol=1e-8)
@@ -36,7 +44,8 @@ def test_the_best_linear_predictor_is_gaussian_conditioning(predictor):
 
 def test_positions_agree_with_whole_rows(predictor, monkeypatch):
     panel = random_panel(3, low=0)
-    filled, deviation = predictor.impute(panel), predictor.deviations(panel)
+    filled, deviation = predictor.impute_with_deviations(panel)
+    np.testing.assert_array_equal(filled, predictor.impute(panel))
     rows, columns = np.nonzero(np.isnan(panel.to_dense()))
     shuffled = np.random.default_rng(0).permutation(len(rows))
     rows, columns = rows[shuffled], columns[shuffled]
@@ -47,11 +56,11 @@ def test_positions_agree_with_whole_rows(predictor, monkeypatch):
         np.testing.assert_allclose(spread, deviation[rows, columns], rtol=1e-12)
 
 
-def test_a_row_without_entries_is_the_mean(predictor):
+def test_a_row_without_entries_is_the_mean(space):
     empty = Panel.from_dense(np.full((1, 12), np.nan))
-    filled, deviation = predictor.impute(empty), predictor.deviations(empty)
-    np.testing.assert_allclose(filled[0], predictor.mean)
-    prior = np.sum(predictor.loadings**2, axis=1) + predictor.noise_variance
+    filled, deviation = space.predictor.impute_with_deviations(empty)
+    np.testing.assert_allclose(filled[0], space.mean)
+    prior = np.sum(space.loadings**2, axis=1) + space.noise_variance
     np.testing.assert_allclose(deviation[0], np.sqrt(prior))
 
 
@@ -61,9 +70,10 @@ def test_intervals_cover_under_the_model():
     X, noise = rng.normal(size=(d, r)), np.full(d, 0.5)
     truth = rng.normal(size=(n, r)) @ X.T + rng.normal(scale=np.sqrt(0.5), size=(n, d))
     hidden = rng.random((n, d)) < 0.8
-    predictor = BestLinearPredictor(np.zeros(d), X, noise)
+    predictor = RowSpace(np.zeros(d), X, noise).predictor
     panel = Panel.from_dense(np.where(hidden, np.nan, truth))
-    filled, deviation = predictor.impute(panel), predictor.deviations(panel)
+    filled, deviation = predictor.impute_with_deviations(panel)
+    np.testing.assert_array_equal(filled, predictor.impute(panel))
     covered = np.mean(np.abs(filled - truth)[hidden] < 1.6449 * deviation[hidden])
     assert covered == pytest.approx(0.9, abs=0.01)
 
@@ -83,17 +93,18 @@ def test_intervals_are_as_wide_as_the_row_is_erratic():
     truth = rng.normal(size=(n, r)) @ X.T + noise
     hidden = rng.random((n, d)) < 0.4
     panel = Panel.from_dense(np.where(hidden, np.nan, truth))
-    alike = BestLinearPredictor(np.zeros(d), X, np.full(d, np.mean(noise**2)))
-    apart = replace(alike, row_noise=alike.learn_row_noise(panel))
+    alike = RowSpace(np.zeros(d), X, np.full(d, np.mean(noise**2)))
+    apart = replace(alike, row_noise=learn_row_noise(alike, panel))
     assert apart.row_noise.shrinkage < 20
     covered = {}
-    for predictor in (alike, apart):
-        inside = np.abs(predictor.impute(panel) - truth) < 1.6449 * predictor.deviations(panel)
-        covered[predictor] = [np.mean(inside[rows][hidden[rows]]) for rows in (erratic, ~erratic)]
+    for space in (alike, apart):
+        filled, deviation = space.predictor.impute_with_deviations(panel)
+        inside = np.abs(filled - truth) < 1.6449 * deviation
+        covered[space] = [np.mean(inside[rows][hidden[rows]]) for rows in (erratic, ~erratic)]
     assert covered[alike][0] < 0.8
     assert covered[alike][1] > 0.97
     np.testing.assert_allclose(covered[apart], 0.9, atol=0.05)
-    np.testing.assert_array_equal(apart.impute(panel), alike.impute(panel))
+    np.testing.assert_array_equal(apart.predictor.impute(panel), alike.predictor.impute(panel))
 
 
 @pytest.mark.parametrize(("rank", "per_row"), [(1, 2), (1, 3), (5, 5), (5, 10), (2, 20)])
@@ -104,8 +115,8 @@ def test_rows_that_are_alike_are_found_alike(rank, per_row):
     X = 2 * np.ones((d, 1)) if rank == 1 else rng.normal(size=(d, rank))
     M = rng.normal(size=(n, rank)) @ X.T + rng.normal(size=(n, d))
     kept = np.argsort(rng.random((n, d)), axis=1) < per_row
-    predictor = BestLinearPredictor(np.zeros(d), X, np.ones(d))
-    found = predictor.learn_row_noise(Panel.from_dense(np.where(kept, M, np.nan)))
+    space = RowSpace(np.zeros(d), X, np.ones(d))
+    found = learn_row_noise(space, Panel.from_dense(np.where(kept, M, np.nan)))
     assert found.shrinkage > 100
     assert found.level == pytest.approx(1.0, abs=0.02)
 
@@ -117,10 +128,10 @@ def test_too_narrow_intervals_are_widened_and_wide_ones_stay():
     hidden = rng.random(M.shape) < 0.6
     panel = Panel.from_dense(np.where(hidden, np.nan, M))
     for stated, low, high in ((0.5, 0.87, 0.93), (1.0, 0.89, 0.91), (1e3, 1.0, 1.0)):
-        predictor = BestLinearPredictor(np.zeros(30), X, np.full(30, stated))
-        predictor = replace(predictor, row_noise=predictor.learn_row_noise(panel))
-        deviation = predictor.deviations(panel)
-        assert low <= np.mean((np.abs(predictor.impute(panel) - M) < 1.6449 * deviation)[hidden]) <= high
+        space = RowSpace(np.zeros(30), X, np.full(30, stated))
+        space = replace(space, row_noise=learn_row_noise(space, panel))
+        filled, deviation = space.predictor.impute_with_deviations(panel)
+        assert low <= np.mean((np.abs(filled - M) < 1.6449 * deviation)[hidden]) <= high
     assert np.all(deviation[hidden] < 40)  # the last: as stated, √1000, and no more
 
 

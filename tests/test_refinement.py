@@ -11,6 +11,7 @@ from onesided import Panel, synthetic
 from onesided.engines.engine import engine_for
 from onesided.fitting.moment_solution import moment_solution
 from onesided.fitting.refinement import refine, working_memory
+from onesided.fitting.setting import Setting
 from onesided.kernels.reference import from_half, posterior_sums
 from tests.conftest import random_panel
 
@@ -32,10 +33,10 @@ def off_diagonal_error(found, covariance):
 
 def test_every_part_of_the_model_is_recovered():
     panel, center, covariance, _ = simulate()
-    start = moment_solution(panel, rank=2, center="both")
-    found = refine(panel, start, center="both")
+    start = moment_solution(panel, Setting(2, center="both"))
+    found = refine(panel, start, center="both").row_space
     np.testing.assert_allclose(found.mean, center, atol=0.08)
-    assert off_diagonal_error(found, covariance) < min(0.08, off_diagonal_error(start, covariance))
+    assert off_diagonal_error(found, covariance) < min(0.08, off_diagonal_error(start.row_space, covariance))
     assert found.noise_variance.mean() == pytest.approx(0.16, rel=0.05)
     assert found.row_variance > 0
     # The effect is the same in all columns, and what is left of the rows does not correlate with it.
@@ -45,29 +46,31 @@ def test_every_part_of_the_model_is_recovered():
 @pytest.mark.parametrize("center", ["none", "columns", "both"])
 def test_one_pass_is_the_regression_of_columns_on_rows(center):
     panel = random_panel(3, n=200)
-    start = moment_solution(panel, rank=2, center=center)
-    found = refine(panel, start, center=center, passes=1)
-    noise = np.maximum(start.noise_variance, 0.1 * np.mean((panel.values - start.mean[panel.columns]) ** 2))
-    loadings = start.loadings
+    start = moment_solution(panel, Setting(2, center=center))
+    found = refine(panel, start, center=center, passes=1).row_space
+    noise = np.maximum(
+        start.row_space.noise_variance, 0.1 * np.mean((panel.values - start.row_space.mean[panel.columns]) ** 2)
+    )
+    loadings = start.row_space.loadings
     rows = (panel.indptr[:-1], panel.indptr[1:], panel.row_weights, panel.columns, panel.values)
     certain = np.zeros((12, (loadings.shape[1] + 1) * (loadings.shape[1] + 2) // 2))
     second, first, _, total = posterior_sums(
-        *rows, *engine_for(panel).known(start.mean, loadings, noise, certain, exact=True)
+        *rows, *engine_for(panel).known(start.row_space.mean, loadings, noise, certain, exact=True)
     )
     second, total = from_half(second), from_half(total)
     effect = loadings.shape[1] - 2
     free = [0] * (center != "none") + list(range(1 + effect, 3 + effect))
-    at = np.column_stack([start.mean, loadings])[:, free]
-    prior_mean, size = at.mean(axis=0), np.mean((panel.values - start.mean[panel.columns]) ** 2)
+    at = np.column_stack([start.row_space.mean, loadings])[:, free]
+    prior_mean, size = at.mean(axis=0), np.mean((panel.values - start.row_space.mean[panel.columns]) ** 2)
     prior = np.linalg.inv(np.cov(at.T, bias=True) + 0.05 * size * np.eye(len(free)))
     L = np.zeros((12, 12))
-    mean, x = start.mean.copy(), loadings.copy()
+    mean, x = start.row_space.mean.copy(), loadings.copy()
     for j in range(12):
         fixed = np.zeros(3 + effect)
         fixed[1 : 1 + effect] = loadings[j, :effect]
         expected = prior_mean.copy()
         if center != "none":
-            expected[0] -= start.mean[j]
+            expected[0] -= start.row_space.mean[j]
         P = prior + second[j][np.ix_(free, free)] / noise[j]
         solution = np.linalg.solve(P, prior @ expected + (first[j] - second[j] @ fixed)[free] / noise[j])
         fixed[free] = solution
@@ -84,9 +87,9 @@ def test_rows_of_weight_zero_are_left_out():
     panel, *_ = simulate(n=600)
     kept = np.arange(600) % 3 > 0
     weighted = panel.with_row_weights(kept.astype(float))
-    start = moment_solution(weighted, rank=2)
-    held_out = refine(weighted, start, center="columns")
-    alone = refine(panel.take_rows(kept), start, center="columns")
+    start = moment_solution(weighted, Setting(2))
+    held_out = refine(weighted, start, center="columns").row_space
+    alone = refine(panel.take_rows(kept), start, center="columns").row_space
     np.testing.assert_allclose(held_out.factor, alone.factor, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(held_out.noise_variance, alone.noise_variance, rtol=1e-8)
 
@@ -96,16 +99,16 @@ def test_an_exact_panel_is_recovered_almost_exactly():
     panel = synthetic.sample_fixed(truth, 12, rng=1)
     T = truth.second_moment()
     for center, rank in (("none", 3), ("columns", 2)):
-        found = refine(panel, moment_solution(panel, rank=rank, center=center), center=center)
+        found = refine(panel, moment_solution(panel, Setting(rank, center=center)), center=center).row_space
         L = np.outer(found.mean, found.mean) + found.factor @ found.factor.T
         assert np.linalg.norm(L - T) < 0.03 * np.linalg.norm(T)
 
 
 def test_noise_that_starts_too_low_rises():
     panel, _, covariance, _ = simulate()
-    start = moment_solution(panel, rank=2, center="both")
-    low = replace(start, noise_variance=np.full(25, 1e-6))
-    assert off_diagonal_error(refine(panel, low, center="both"), covariance) < 0.08
+    start = moment_solution(panel, Setting(2, center="both"))
+    low = replace(start, row_space=replace(start.row_space, noise_variance=np.full(25, 1e-6)))
+    assert off_diagonal_error(refine(panel, low, center="both").row_space, covariance) < 0.08
 
 
 def test_columns_that_were_never_beside_another_are_not_placed():
@@ -114,7 +117,7 @@ def test_columns_that_were_never_beside_another_are_not_placed():
     M[:100, 5] = np.nan
     M[100:] = np.where(np.arange(12) == 5, M[100:], np.nan)
     panel = Panel.from_dense(M)
-    found = refine(panel, moment_solution(panel, rank=2), center="columns")
+    found = refine(panel, moment_solution(panel, Setting(2)), center="columns").row_space
     assert not found.factor[[3, 5]].any()
     assert np.isfinite(found.noise_variance).all()
     assert found.spread.shape == (12, 6)
@@ -124,7 +127,7 @@ def test_columns_that_were_never_beside_another_are_not_placed():
 @pytest.mark.parametrize("value", [0.0, 3.0, -1e60, 1e-60])
 def test_a_panel_without_variation_stays_as_it_is(value):
     panel = Panel.from_dense(np.where(np.isnan(random_panel(0).to_dense()), np.nan, value))
-    start = moment_solution(panel, rank=1)
+    start = moment_solution(panel, Setting(1))
     assert refine(panel, start, center="columns") is start
 
 
@@ -132,7 +135,8 @@ def test_a_panel_without_variation_stays_as_it_is(value):
 def test_the_unit_does_not_matter(unit):
     panel, *_ = simulate(n=400)
     scaled = Panel(panel.indptr, panel.columns, panel.values * unit, panel.n_columns)
-    one, other = (refine(p, moment_solution(p, rank=2, center="both"), center="both") for p in (panel, scaled))
+    one, other = (refine(p, moment_solution(p, Setting(2, center="both")), center="both") for p in (panel, scaled))
+    one, other = one.row_space, other.row_space
     np.testing.assert_allclose(other.factor / unit, one.factor, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(other.noise_variance / unit**2, one.noise_variance, rtol=1e-3)
 
@@ -146,7 +150,11 @@ def test_progress_is_reported():
     panel, *_ = simulate(n=300)
     seen = []
     refine(
-        panel, moment_solution(panel, rank=1), center="columns", passes=4, progress=lambda done, loss: seen.append(done)
+        panel,
+        moment_solution(panel, Setting(1)),
+        center="columns",
+        passes=4,
+        progress=lambda done, loss: seen.append(done),
     )
     assert seen == sorted(seen)
     assert seen[0] == 1
@@ -156,7 +164,7 @@ def test_means_without_a_factor_are_shrunk_until_they_settle():
     rng = np.random.default_rng(0)
     columns = np.argsort(rng.random((2000, 400)), axis=1)[:, :2]
     panel = Panel.from_arrays(np.repeat(np.arange(2000), 2), columns.ravel(), rng.normal(3.0, 1.0, size=4000))
-    found = refine(panel, moment_solution(panel, rank=0), center="columns")
+    found = refine(panel, moment_solution(panel, Setting(0)), center="columns").row_space
     assert np.sqrt(np.mean((found.mean - 3.0) ** 2)) < 0.05  # all means are equal; plain ones are off by 0.3
 
 
@@ -176,7 +184,7 @@ def test_columns_weigh_alike_where_no_factor_tells_them_apart():
     effect = rng.normal(size=(n, 1)) * np.where(quiet, 0.2, 1.0)  # rows vary most in noisy columns
     M = np.where(quiet, 9.0, 7.0) + effect + np.where(quiet, 0.3, 1.5) * rng.normal(size=(n, d))
     panel = Panel.from_dense(np.where(rng.random((n, d)) < 0.1, M, np.nan))
-    found = refine(panel, moment_solution(panel, rank=0, center="both"), center="both")
+    found = refine(panel, moment_solution(panel, Setting(0, center="both")), center="both").row_space
     mean_product = np.mean(np.outer(np.where(quiet, 0.2, 1.0), np.where(quiet, 0.2, 1.0)))
     assert found.row_variance == pytest.approx(mean_product, rel=0.15)
     assert np.median(found.noise_variance[quiet]) < 0.5 * np.median(found.noise_variance[~quiet])
@@ -190,7 +198,7 @@ def test_noise_of_columns_is_told_apart_as_far_as_they_differ(share, tolerance):
     for deviation in (np.ones(d), np.where(np.arange(d) % 2 == 0, 0.5, 1.5)):
         M = rng.normal(size=(n, 1)) + deviation * rng.normal(size=(n, d))
         panel = Panel.from_dense(np.where(rng.random((n, d)) < share, M, np.nan))
-        noise = refine(panel, moment_solution(panel, rank=0, center="both"), center="both").noise_variance
+        noise = refine(panel, moment_solution(panel, Setting(0, center="both")), center="both").row_space.noise_variance
         if deviation[0] == 1:
             np.testing.assert_allclose(noise, 1.0, atol=tolerance)
         else:
@@ -200,7 +208,7 @@ def test_noise_of_columns_is_told_apart_as_far_as_they_differ(share, tolerance):
 
 def test_how_the_passes_ended_is_kept():
     panel, *_ = simulate(n=600)
-    start = moment_solution(panel, rank=2, center="both")
+    start = moment_solution(panel, Setting(2, center="both"))
     assert start.refinement is None
     short = refine(panel, start, center="both", passes=2).refinement
     assert short.passes == 2

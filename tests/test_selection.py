@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from onesided import InputError, OneSidedCompletion, Panel, synthetic
-from onesided.fitting.selection import Setting, affordable_ranks, fit_row_space, select
-from onesided.model.imputation import BestLinearPredictor
+from onesided.fitting.row_space import fit_row_space
+from onesided.fitting.selection import Candidates, affordable_ranks, select
+from onesided.fitting.setting import Setting
 from tests.conftest import random_panel
 
 
@@ -62,11 +63,11 @@ def test_the_score_is_that_of_rows_never_fitted(mixture):
     """The split is not the test's to know, but the score must be near that of fresh rows of the same population."""
     truth, panel = mixture
     setting = Setting(rank=3, center="none", diagonal="fit")
-    selection = select(panel, setting, ranks=[3], rng=0)
+    selection = select(panel, setting, Candidates(ranks=(3,)), rng=0)
     fresh_truth = synthetic.Truth(np.random.default_rng(9).normal(size=(2500, 3)) / np.sqrt(3), truth.column_factors)
     fresh = synthetic.sample_fixed(fresh_truth, 8, rng=5)
     found = fit_row_space(panel, setting, 0, passes=12)
-    score = BestLinearPredictor.of(found).leave_one_out(fresh, np.ones(2500))[:, 0].sum() / fresh.n_entries
+    score = found.row_space.predictor.leave_one_out(fresh, np.ones(2500))[:, 0].sum() / fresh.n_entries
     assert selection.trials[0].score == pytest.approx(score, abs=0.15)
 
 
@@ -114,7 +115,7 @@ def test_a_factor_must_earn_its_place():
         rng = np.random.default_rng(seed)
         M = rng.normal(size=(1000, 1)) + rng.normal(size=(1000, 20))
         panel = Panel.from_dense(np.where(rng.random(M.shape) < 0.2, M, np.nan))
-        found = select(panel, Setting(rank=0, center="both"), ranks=[0, 1, 2], rng=seed)
+        found = select(panel, Setting(rank=0, center="both"), Candidates(ranks=(0, 1, 2)), rng=seed)
         chosen = next(trial for trial in found.trials if trial.chosen)
         behind = found.trials[0].score - chosen.score
         assert behind <= (2.0 if chosen.rank == 0 else 0.0) * chosen.standard_error
@@ -125,8 +126,8 @@ def test_a_factor_must_earn_its_place():
 def test_folds_are_weights_and_weights_count():
     panel = random_panel(0, n=300, weighted=True)
     settings = Setting(rank=0)
-    one = select(panel, settings, ranks=[0, 1], rng=3)
-    other = select(panel.with_row_weights(panel.row_weights * 1.0), settings, ranks=[0, 1], rng=3)
+    one = select(panel, settings, Candidates(ranks=(0, 1)), rng=3)
+    other = select(panel.with_row_weights(panel.row_weights * 1.0), settings, Candidates(ranks=(0, 1)), rng=3)
     assert one.trials == other.trials
     assert np.isfinite([trial.score for trial in one.trials]).all()
 
@@ -134,7 +135,7 @@ def test_folds_are_weights_and_weights_count():
 def test_too_few_rows_are_said_to_be_too_few():
     panel = random_panel(0, n=9)
     with pytest.raises(InputError, match="fewer than 10 rows have two entries"):
-        select(panel, Setting(rank=0), ranks=[0, 1])
+        select(panel, Setting(rank=0), Candidates(ranks=(0, 1)))
     with pytest.warns(
         UserWarning, match=r"fewer than ten rows have two entries: too few to choose .* rank=0, center='columns'"
     ):
@@ -148,11 +149,11 @@ def test_ranks_end_with_the_columns_and_with_memory():
     assert max(affordable_ranks(10_000_000, refined=False)) == 32
     assert max(affordable_ranks(100_000, refined=True)) < 32
     with pytest.raises(InputError, match="no rank to choose from"):
-        select(random_panel(0), Setting(rank=0), ranks=[13])
+        select(random_panel(0), Setting(rank=0), Candidates(ranks=(13,)))
 
 
 def test_a_panel_too_wide_to_refine_says_so(monkeypatch):
-    monkeypatch.setattr("onesided.estimators.completion.MEMORY", 1000)
+    monkeypatch.setattr("onesided.fitting.fit.MEMORY", 1000)
     monkeypatch.setattr("onesided.fitting.selection.MEMORY", 1000)
     panel = random_panel(0, n=200)
     with pytest.warns(UserWarning, match=r'is not refined: for 12 columns .* pass refine="variational"'):

@@ -176,14 +176,15 @@ def test_the_same_seed_gives_the_same_bits_at_any_number_of_threads(monkeypatch)
 def test_replicates_are_fits_to_resampled_rows():
     """Warm starts and tolerances aside, a replicate is the estimator at twice the ridge."""
     from onesided.fitting.moment_solution import moment_solution
+    from onesided.fitting.setting import Setting
 
     panel = population_panel(1)[0]
     found = bootstrap(panel, rank=2, replicates=2, rng=3)
     rng = np.random.default_rng(3)
-    moment_solution(panel, rank=2, ridge=0.1, rng=rng)
+    moment_solution(panel, Setting(2, ridge=0.1), rng=rng)
     for k in range(2):
         resampled = panel.with_row_weights(rng.poisson(1.0, size=panel.n_rows).astype(float))
-        fresh = moment_solution(resampled, rank=2, ridge=0.1 * np.sqrt(2), tol=1e-10)
+        fresh = moment_solution(resampled, Setting(2, ridge=0.1 * np.sqrt(2), tol=1e-10)).row_space
         loadings = found.loadings + found.shifts[k]
         np.testing.assert_allclose(loadings[:, 2:] @ loadings[:, 2:].T, fresh.factor @ fresh.factor.T, atol=0.02)
         np.testing.assert_allclose(loadings[:, 0], fresh.mean, atol=1e-6)

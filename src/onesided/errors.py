@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Collection
 from itertools import islice
 from typing import Any
@@ -53,3 +55,11 @@ def examples(ids: Any, most: int = 3) -> str:
     """
     listed = ", ".join(shown(one) for one in islice(ids, most))
     return listed + (", …" if len(ids) > most else "")
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn the caller of the library: the line shown is the first outside of it, and of decorators."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(("onesided.", "contextlib")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

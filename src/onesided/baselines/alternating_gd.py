@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils._param_validation import Interval
 
 from onesided.baselines.baseline import check_descent
 from onesided.baselines.matrix import MatrixBaseline
 from onesided.engines.threads import cut, in_order, single_blas_thread
 from onesided.estimators.base import generator, warn_of_parts
-from onesided.fitting.moment_solution import check_fittable
+from onesided.estimators.parameters import Interval
+from onesided.fitting.setting import check_fittable
 from onesided.fitting.solvers.adam import adam
 from onesided.fitting.solvers.result import Progress
 from onesided.kernels import cpu, factorization
@@ -149,9 +149,9 @@ class AlternatingGD(MatrixBaseline):
                 progress=progress,
             )
             check_descent(solve, self.learning_rate)
-            self._set_factors(solve.factor[:n].copy(), solve.factor[n:].copy(), panel)
-            self.solve_ = replace(solve, factor=self.factor_)
-            self._set_row_space(measured, panel)
+            space = self._with_factors(solve.factor[:n].copy(), solve.factor[n:].copy(), panel)
+            self.solve_ = replace(solve, factor=space.factor)
+            self._hold(space.measured_on(panel, measured), panel)
         warn_of_parts(measured)
         return self
 

@@ -11,8 +11,8 @@ from onesided.errors import InputError
 from onesided.estimators.base import OneSidedEstimator, Unknown
 from onesided.fitting.solvers.result import SolveResult
 from onesided.model.imputation import check_positions, observed_positions
+from onesided.model.row_space import RowSpace
 from onesided.model.second_moment import Output, SecondMoment
-from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
@@ -21,10 +21,9 @@ Array = npt.NDArray[Any]
 class Baseline(OneSidedEstimator):
     """T = μμᵀ + XXᵀ with X in its principal axes; row u is predicted by μ + L q_u.
 
-    Subclasses fit ``mean_`` and ``factor_`` and say what L and q_u are.
+    Subclasses fit a row space and say what L and q_u are. Its noise is zero where the method has no model of it.
     """
 
-    measured_: Measured
     _output: ClassVar[Output] = "low_rank"
     _mean_in_moment: ClassVar[bool] = True
 
@@ -59,20 +58,20 @@ class Baseline(OneSidedEstimator):
         q = self._coordinates(panel.take_rows(asked)) if len(asked) else np.zeros((0, len(self._loadings().T)))
         return np.asarray(self.mean_[columns] + np.einsum("ka,ka->k", q[back], self._loadings()[columns]))
 
-    def _set_row_space(self, measured: Measured, panel: Panel | None) -> None:
-        self.measured_ = measured
-        lengths = np.linalg.norm(self.factor_, axis=0)
+    def _hold(self, space: RowSpace, panel: Panel | None) -> None:
+        self.row_space_ = space
+        lengths = np.linalg.norm(space.factor, axis=0)
         self.eigenvalues_ = lengths**2
-        self.components_ = (self.factor_ / np.where(lengths > 0, lengths, 1.0)).T
+        self.components_ = (space.factor / np.where(lengths > 0, lengths, 1.0)).T
         self.second_moment_ = SecondMoment(
-            self.factor_,
-            measured,
-            mean=self.mean_ if self._mean_in_moment and np.any(self.mean_) else None,
+            space.factor,
+            self.measured_,
+            mean=space.mean if self._mean_in_moment and np.any(space.mean) else None,
             column_ids=self.column_ids_,
             panel=panel,
             kappa=np.inf,
             output=self._output,
-            common=self.factor_.shape[1],  # between parts, too, T is what the method says
+            common=space.rank,  # between parts, too, T is what the method says
         )
 
 

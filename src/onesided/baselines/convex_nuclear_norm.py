@@ -16,18 +16,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from onesided.baselines.nuclear_norm import PairBaseline
 from onesided.baselines.penalty_path import Auto, PenaltyChosen, best_penalty, counting, held_out
 from onesided.baselines.proximal import PairTarget, Solution, solve
 from onesided.engines.threads import single_blas_thread
 from onesided.estimators.base import generator, warn_of_parts
-from onesided.fitting.moment_solution import check_fittable
+from onesided.estimators.parameters import Interval, StrOptions
+from onesided.fitting.setting import check_fittable
 from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.fitting.solvers.spectral import top_eigenpairs
 from onesided.model.axes import principal_axes
-from onesided.pairs.measured import Measured
+from onesided.model.row_space import RowSpace, without_noise
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
 
@@ -129,10 +129,10 @@ class ConvexNuclearNorm(PenaltyChosen, PairBaseline):
             self.spectrum_ = found.Z.values
             up = np.argsort(-found.Z.values, kind="stable")[: int(np.sum(found.Z.values > 0))]
             factor = found.Z.vectors[:, up] * np.sqrt(found.Z.values[up])
-            self.mean_, self.factor_ = np.zeros(panel.n_columns), principal_axes(factor)
+            space = without_noise(principal_axes(factor))
             ended: Literal["converged", "limit"] = "limit" if self._detail(found) else "converged"
-            self.solve_ = SolveResult(self.factor_, ended, found.history, len(found.history) - 1, self._detail(found))
-            self._set_row_space(Measured.from_panel(panel), panel)
+            self.solve_ = SolveResult(space.factor, ended, found.history, len(found.history) - 1, self._detail(found))
+            self._hold(space.measured_on(panel), panel)
         if not self.solve_.succeeded:
             warnings.warn(self.solve_.message, ConvergenceWarning, stacklevel=2)
         warn_of_parts(self.measured_)
@@ -179,8 +179,8 @@ class ConvexNuclearNorm(PenaltyChosen, PairBaseline):
             )
         return best, solutions.get(best, last)
 
-    def _set_row_space(self, measured: Measured, panel: Panel | None) -> None:
-        super()._set_row_space(measured, panel)
+    def _hold(self, space: RowSpace, panel: Panel | None) -> None:
+        super()._hold(space, panel)
         self.components_, self.eigenvalues_ = self.components_[: self.rank], self.eigenvalues_[: self.rank]
 
-    _saved_arrays: ClassVar[tuple[str, ...]] = (*PairBaseline._saved_arrays, "spectrum")
+    _saved_arrays: ClassVar[tuple[str, ...]] = ("spectrum",)

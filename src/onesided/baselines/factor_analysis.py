@@ -15,21 +15,21 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils._param_validation import Interval
 
 from onesided.baselines.baseline import Baseline
 from onesided.engines.cpu import chunks
 from onesided.engines.engine import Sums
 from onesided.engines.threads import single_blas_thread
-from onesided.estimators.base import generator, warn_of_parts, with_weights_as_counts
-from onesided.fitting.moment_solution import check_fittable, noise_variance
+from onesided.estimators.base import generator, warn_of_parts
+from onesided.estimators.parameters import Interval
+from onesided.fitting.moment_solution import noise_variance
 from onesided.fitting.refinement import Rows
+from onesided.fitting.setting import check_fittable, with_weights_as_counts
 from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.kernels.reference import from_half
 from onesided.model.axes import principal_axes
-from onesided.model.imputation import BestLinearPredictor
+from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import column_means, column_sums
-from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
@@ -110,9 +110,9 @@ class FactorAnalysisEM(Baseline):
                     if progress is not None:
                         progress(iteration + 1, history[-1])
                 loadings, noise = rows.unit * loadings, rows.unit * rows.unit * noise
-            self.mean_, self.factor_, self.noise_variance_ = mean, principal_axes(loadings), noise
-            self.solve_ = SolveResult(self.factor_, "completed", tuple(history), max(1, len(history)))
-            self._set_row_space(Measured.from_panel(panel), panel)
+            space = RowSpace(mean, principal_axes(loadings), noise)
+            self.solve_ = SolveResult(space.factor, "completed", tuple(history), max(1, len(history)))
+            self._hold(space.measured_on(panel), panel)
         warn_of_parts(self.measured_)
         return self
 
@@ -128,12 +128,15 @@ class FactorAnalysisEM(Baseline):
 
     def _coordinates(self, panel: Panel) -> Array:
         """The posterior mean of z."""
-        return BestLinearPredictor(self.mean_, self.factor_, self.noise_variance_).coordinates(panel)
+        return self.row_space_.predictor.coordinates(panel)
 
     def _loadings(self) -> Array:
         return self.factor_
 
-    _saved_arrays: ClassVar[tuple[str, ...]] = (*Baseline._saved_arrays, "noise_variance")
+    @property
+    def noise_variance_(self) -> Array:
+        """ψ."""
+        return self.row_space_.noise_variance
 
 
 def _expected(rows: Rows, mean: Array, loadings: Array, noise: Array) -> Sums:

@@ -14,6 +14,7 @@ from onesided.baselines.baseline import Baseline
 from onesided.errors import InputError
 from onesided.model.axes import principal_axes
 from onesided.model.imputation import check_positions
+from onesided.model.row_space import RowSpace, without_noise
 from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
@@ -50,17 +51,16 @@ class MatrixBaseline(Baseline):
             model.row_factors_ = None
         super(MatrixBaseline, model).save(path, panel=panel)
 
-    def _set_factors(self, A: Array, B: Array, panel: Panel) -> None:
-        """Both factors, and from them that of T."""
+    def _with_factors(self, A: Array, B: Array, panel: Panel) -> RowSpace:
+        """Keep both factors, and make of them that of T."""
         self.row_factors_, self.column_factors_ = A, B
         weights = np.where(panel.row_counts > 0, panel.row_weights, 0.0)  # of the others nothing was completed
         scaled = A * np.sqrt(weights / weights.sum())[:, None]
         triangle: Array = np.asarray(np.linalg.qr(scaled, mode="r"))
-        self.factor_ = principal_axes(B @ triangle.T)
-        self.mean_ = np.zeros(panel.n_columns)
+        return without_noise(principal_axes(B @ triangle.T))
 
     def _loadings(self) -> Array:
         return self.column_factors_
 
-    _saved_arrays: ClassVar[tuple[str, ...]] = (*Baseline._saved_arrays, "row_factors", "column_factors")
+    _saved_arrays: ClassVar[tuple[str, ...]] = ("row_factors", "column_factors")
     _optional: ClassVar[tuple[str, ...]] = ("row_factors",)

@@ -14,19 +14,20 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils._param_validation import Interval
 
 from onesided.baselines.baseline import Baseline, check_descent
 from onesided.engines.threads import single_blas_thread
 from onesided.estimators.base import generator, warn_of_parts
-from onesided.fitting.moment_solution import check_fittable
+from onesided.estimators.parameters import Interval
 from onesided.fitting.objective.pairs import PairObjective
 from onesided.fitting.objective.penalties import nuclear_norm
+from onesided.fitting.setting import check_fittable
 from onesided.fitting.solvers.adam import adam
 from onesided.fitting.solvers.gradient_descent import random_start
 from onesided.fitting.solvers.result import Progress
 from onesided.model.axes import principal_axes
 from onesided.model.imputation import LeastSquares
+from onesided.model.row_space import without_noise
 from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
@@ -130,9 +131,9 @@ class FactoredNuclearNorm(PairBaseline):
                 progress=progress,
             )
             check_descent(solve, self.learning_rate)
-            self.mean_, self.factor_ = np.zeros(panel.n_columns), principal_axes(solve.factor)
-            self.solve_ = replace(solve, factor=self.factor_)
-            self._set_row_space(measured, panel)
+            space = without_noise(principal_axes(solve.factor))
+            self.solve_ = replace(solve, factor=space.factor)
+            self._hold(space.measured_on(panel, measured), panel)
         warn_of_parts(measured)
         return self
 

@@ -26,19 +26,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from onesided.baselines.alternating_gd import EntryObjective
 from onesided.baselines.matrix import MatrixBaseline
 from onesided.baselines.penalty_path import Auto, PenaltyChosen, best_penalty, counting, held_out
 from onesided.engines.threads import single_blas_thread
 from onesided.estimators.base import generator, warn_of_parts
-from onesided.fitting.moment_solution import check_fittable
+from onesided.estimators.parameters import Interval, StrOptions
+from onesided.fitting.setting import check_fittable
 from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.fitting.solvers.spectral import top_eigenpairs
-from onesided.model.imputation import BestLinearPredictor, LeastSquares, observed_positions
+from onesided.model.imputation import LeastSquares, observed_positions
+from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import largest_value
-from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
@@ -267,9 +267,9 @@ class SoftImputeALS(PenaltyChosen, MatrixBaseline):
                 max_iterations=self.max_iterations,
                 progress=tell,
             )
-            self._set_factors(*program.scaled_back(program.thresholded(factors, penalty)), panel)
-            self.solve_ = replace(solve, factor=self.factor_)
-            self._set_row_space(Measured.from_panel(panel), panel)
+            space = self._with_factors(*program.scaled_back(program.thresholded(factors, penalty)), panel)
+            self.solve_ = replace(solve, factor=space.factor)
+            self._hold(space.measured_on(panel), panel)
         if not self.solve_.succeeded:
             warnings.warn(self.solve_.message, ConvergenceWarning, stacklevel=2)
         warn_of_parts(self.measured_)
@@ -304,4 +304,4 @@ class SoftImputeALS(PenaltyChosen, MatrixBaseline):
         if self.penalty_ == 0:
             return LeastSquares(self.column_factors_).coordinates(panel)
         noise = np.full(panel.n_columns, self.penalty_)
-        return BestLinearPredictor(self.mean_, self.column_factors_, noise).coordinates(panel)
+        return RowSpace(self.mean_, self.column_factors_, noise).predictor.coordinates(panel)

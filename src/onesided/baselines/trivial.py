@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from onesided.baselines.baseline import Baseline
 from onesided.engines.threads import single_blas_thread
-from onesided.estimators.base import with_weights_as_counts
-from onesided.fitting.moment_solution import check_fittable, moment_solution
+from onesided.fitting.moment_solution import moment_solution
 from onesided.fitting.refinement import refine
+from onesided.fitting.setting import Setting, check_fittable, with_weights_as_counts
 from onesided.fitting.solvers.result import Progress, SolveResult
+from onesided.model.row_space import without_noise
 from onesided.pairs.column_sums import column_means, column_sums, largest_value
-from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
@@ -61,10 +61,10 @@ class Constant(MeansAlone):
         scale = largest_value(panel) or 1.0
         own = column_sums(panel, scale=scale)
         level = float(own.sums.sum() / own.counts.sum())
-        self.mean_ = np.full(panel.n_columns, level * scale)
-        self.factor_ = np.full((panel.n_columns, 1), np.sqrt(max(own.mean_product, 0.0)) * scale)
-        self.solve_ = SolveResult(self.factor_, "completed", (), 1)
-        self._set_row_space(Measured.from_panel(panel), panel)
+        mean = np.full(panel.n_columns, level * scale)
+        factor = np.full((panel.n_columns, 1), np.sqrt(max(own.mean_product, 0.0)) * scale)
+        self.solve_ = SolveResult(factor, "completed", (), 1)
+        self._hold(without_noise(factor, mean).measured_on(panel), panel)
         return self
 
 
@@ -106,11 +106,11 @@ class ColumnMeans(MeansAlone):
         with single_blas_thread():
             if self.shrink:
                 counted = with_weights_as_counts(panel)
-                start = moment_solution(counted, rank=0, center="columns")
-                self.mean_ = refine(counted, start, center="columns", progress=progress).mean
+                start = moment_solution(counted, Setting(0))
+                mean = refine(counted, start, center="columns", progress=progress).row_space.mean
             else:
-                self.mean_ = column_means(panel)
-        self.factor_ = np.zeros((panel.n_columns, 0))
-        self.solve_ = SolveResult(self.factor_, "completed", (), 1)
-        self._set_row_space(Measured.from_panel(panel), panel)
+                mean = column_means(panel)
+        factor = np.zeros((panel.n_columns, 0))
+        self.solve_ = SolveResult(factor, "completed", (), 1)
+        self._hold(without_noise(factor, mean).measured_on(panel), panel)
         return self

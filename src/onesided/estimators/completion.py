@@ -1,8 +1,8 @@
 """The estimator: ``OneSidedCompletion``, passes over rows.
 
-A scikit-learn estimator and a thin shell: a panel goes in, what is left open is chosen, an objective is minimised, and
-what is known afterwards is held in fitted attributes. What ``fit`` refuses, beside what no panel may
-hold (:mod:`onesided.panels.panel`) and parameters outside their ranges:
+A scikit-learn estimator and a thin shell: a panel goes in, a fit (:mod:`onesided.fitting.fit`, or with a plan
+:mod:`onesided.privacy.fit`) makes a row space of it, and the row space (:mod:`onesided.model.row_space`) answers. What
+``fit`` refuses, beside what no panel may hold (:mod:`onesided.panels.panel`) and parameters outside their ranges:
 
 =====================================================  ========================================================
 found                                                  message
@@ -12,31 +12,19 @@ a single column                                        the panel has one column 
 a path or a dataset of Ray, without ``engine="ray"``   found the path ratings/, which engine='ray' reads …
 no row with two entries                                no row has two observed entries …
 a rank above the number of columns                     rank=12 is larger than the panel's 5 columns …
+a private fit with a checkpoint                        a checkpoint would keep on disk what is not released …
+``bootstrap()`` of a private fit                       a bootstrap resamples rows, and this model has no panel …
+a private fit with a GPU as ``device``                 a private fit runs on the processor …
 =====================================================  ========================================================
 
-With ``privacy``, what :mod:`onesided.privacy.plan` refuses, and:
-
-=====================================================  ========================================================
-found                                                  message
-=====================================================  ========================================================
-a rank to choose, with "gradient" or "central"         rank="auto" tries many ranks on the same rows …
-``refine``, ``blend`` or ``diagonal`` likewise         refine='variational' would go over the rows again …
-``center="none"`` likewise                             center="none" is not for a private fit …
-a checkpoint                                           a checkpoint would keep on disk what is not released …
-``bootstrap()``                                        a bootstrap resamples rows, and this model has no panel …
-a GPU as ``device``                                    a private fit runs on the processor …
-=====================================================  ========================================================
-
-With a GPU as ``device``, what :mod:`onesided.engines.gpu` refuses.
+With ``privacy``, what :mod:`onesided.privacy.fit` refuses; with a GPU as ``device``, what :mod:`onesided.engines.gpu`
+refuses.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import islice
 from numbers import Integral, Real
 from os import PathLike
 from time import perf_counter
@@ -44,61 +32,34 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from onesided.arrays import host, namespace
 from onesided.engines.engine import engine_for
-from onesided.engines.placement import WORTH, naming_the_way_out, placed, read_on_cluster
+from onesided.engines.placement import naming_the_way_out, placed, read_on_cluster
 from onesided.errors import InputError
-from onesided.estimators.base import OneSidedEstimator, Unknown, generator, warn_of_parts, with_weights_as_counts
-from onesided.fitting.blending import Blend, blended_means, choose_blend
-from onesided.fitting.bootstrap import Replicated, bootstrap
-from onesided.fitting.moment_solution import Center, check_fittable
+from onesided.estimators.answers import AnsweringEstimator
+from onesided.estimators.base import generator, warn_of_parts
+from onesided.estimators.parameters import Interval, StrOptions, check_noise
+from onesided.estimators.saving import stored_account, stored_provenance, stored_refinement, stored_selection
+from onesided.fitting.fit import Auto, Options, Outcome, fit
 from onesided.fitting.objective.rows import Diagonal
-from onesided.fitting.refinement import MEMORY, Refine, working_memory
-from onesided.fitting.selection import (
-    CENTERS,
-    DIAGONALS,
-    SEARCH_PASSES,
-    Rule,
-    Selection,
-    Setting,
-    Trial,
-    affordable_ranks,
-    cost,
-    enough_rows,
-    fit_row_space,
-    select,
-)
-from onesided.fitting.solvers.result import Progress, begin
-from onesided.memory import check_room
-from onesided.model.axes import principal_axes
-from onesided.model.imputation import BestLinearPredictor, RowNoise, check_positions
-from onesided.model.recommendation import Recommended, best_unseen
-from onesided.model.row_space import Refinement, RowSpace
-from onesided.model.second_moment import SecondMoment
-from onesided.model.similarity import Similar, correlations, standard_errors
-from onesided.model.uncertainty import Bootstrap
-from onesided.pairs.measured import Measured
+from onesided.fitting.refinement import Refine
+from onesided.fitting.selection import Rule, Selection
+from onesided.fitting.setting import Center, Setting, check_fittable, with_weights_as_counts
+from onesided.fitting.solvers.result import Progress
+from onesided.model.row_space import RowSpace
 from onesided.panels.fingerprint import fingerprint
-from onesided.panels.ids import known_positions
 from onesided.panels.panel import Panel
-from onesided.privacy.central import release_by_pairs
-from onesided.privacy.curator import Account, Curator, Release
-from onesided.privacy.gradient import release_by_gradient
-from onesided.privacy.local import noised_values, without_noise
+from onesided.privacy.curator import Account
+from onesided.privacy.fit import fit_privately
 from onesided.privacy.plan import Privacy
-from onesided.privacy.released import Released
-from onesided.storage.checkpoint import Checkpoint, Work
+from onesided.storage.checkpoint import Checkpoint
 from onesided.storage.provenance import Provenance
 
 Array = npt.NDArray[Any]
-Auto = Literal["auto"]
 
 
-class OneSidedCompletion(OneSidedEstimator):
+class OneSidedCompletion(AnsweringEstimator):
     """The second moment and row space of a sparse panel. Nothing needs to be set.
 
     A moment solution, in which every pair of columns weighs by its count, is found in passes over the rows: it
@@ -290,133 +251,86 @@ class OneSidedCompletion(OneSidedEstimator):
 
         ``checkpoint``, if given, is a folder in which the work is kept after every pass; the same fit with the same
         folder goes on from there and ends alike (:mod:`onesided.storage.checkpoint`). It needs a seed as
-        ``random_state``. ``progress``, if given, is called as work goes on with the passes made of the present step and
-        a number that tells how it goes: the loss of a moment solution, the mean logarithm of the noise variance when
-        refining. If it has a method ``begin``, that is called before each step
+        ``random_state``. ``progress``, if given, is called as work goes on with the passes made of the present step
+        and a number that says how it goes: the loss of a moment solution, the mean logarithm of the noise variance
+        when refining. If it has a method ``begin``, that is called before each step
         (:func:`onesided.fitting.solvers.result.begin`).
         """
         self._validate_params()
         began = perf_counter()
         panel = self._read_for_fit(X)
-        if self.privacy is not None:
+        if self.privacy is None:
+            self._fit_openly(panel, progress, checkpoint)
+        else:
             try:
                 self._fit_privately(panel, self.privacy, progress, checkpoint)
             except BaseException:  # what was read of the rows must not stay
                 self._forget()
                 raise
-        else:
-            rng = generator(self.random_state)
-            with naming_the_way_out():
-                self._fit_openly(with_weights_as_counts(self._placed(panel)), rng, progress, checkpoint)
         self.making_ = Provenance(perf_counter() - began if self.privacy is None else None)
         return self
 
-    def _fit_openly(
-        self,
-        panel: Panel,
-        rng: np.random.Generator,
-        progress: Progress | None,
-        checkpoint: str | PathLike[str] | None = None,
-    ) -> None:
-        check_fittable(panel, 0 if self.rank == "auto" else self.rank)
+    @naming_the_way_out()
+    def _fit_openly(self, panel: Panel, progress: Progress | None, folder: str | PathLike[str] | None) -> None:
+        rng, options = generator(self.random_state), self._options()
+        rank = options.largest_rank(panel.n_columns)
+        there = placed(panel, self.device, engine=self.engine, rank=rank, deterministic=self.deterministic)
+        there = with_weights_as_counts(there)
+        check_fittable(there, options.lowest_rank)
         check_noise(self.noise_variance, panel.n_columns)
-        kept = Checkpoint.of(checkpoint, partial(fingerprint, panel), self.get_params())
-        setting, selection = self._choose(panel, rng, progress, kept)
-        # One seed for each, drawn whether or not the work was done before.
-        seeds = [int(seed) for seed in rng.integers(2**31, size=2)]
-        begin(progress, f"rank {setting.rank}, four fifths of the rows", cost(setting.rank), 2 * cost(setting.rank))
-        blend = self._choose_blend(panel, setting, seeds[0], progress, kept.work("blends"))
-        self.blend_, self.mean_blend_ = blend.pairs, blend.means
-        begin(progress, f"rank {setting.rank}, all rows", 2 * cost(setting.rank), 0.0)
-        found = fit_row_space(panel, setting, seeds[1], progress=progress, work=kept.work("fit"))
-        self.selection_, self.solve_ = selection, found.solve
-        self.rank_, self.center_, self.diagonal_ = setting.rank, setting.center, setting.diagonal
-        self.refinement_ = found.refinement
-        if not found.solve.succeeded:
-            warnings.warn(found.solve.message, ConvergenceWarning, stacklevel=3)
-        self.mean_, self.noise_variance_ = found.mean, found.noise_variance
-        self.row_variance_, self.spread_ = found.row_variance, found.spread
-        self.factor_ = found.factor
-        self.row_noise_ = BestLinearPredictor.of(found).learn_row_noise(panel)
-        self.privacy_: Account | None = None
-        self._set_row_space(Measured.from_panel(panel), panel.at(None), engine_for(panel).array)
-        warn_of_parts(self.measured_, stacklevel=4)
+        checkpoint = Checkpoint.of(folder, partial(fingerprint, there), self.get_params())
+        outcome = fit(there, options, rng, progress=progress, checkpoint=checkpoint)
+        self._keep(outcome, there.at(None), there)
+        warn_of_parts(self.measured_)
 
     def _fit_privately(
-        self,
-        panel: Panel,
-        privacy: Privacy,
-        progress: Progress | None,
-        checkpoint: str | PathLike[str] | None,
+        self, panel: Panel, privacy: Privacy, progress: Progress | None, folder: str | PathLike[str] | None
     ) -> None:
         if self.device not in ("cpu", "auto"):
             raise InputError(f"a private fit runs on the processor; found device={self.device!r}: leave it out")
-        if checkpoint is not None:
+        if folder is not None:
             raise InputError("a checkpoint would keep on disk what is not released: leave it out of a private fit")
-        panel = privacy.admit(placed(panel, "cpu", engine=self.engine))
-        self.n_features_in_, self.column_ids_, self._has_ids = (
-            panel.n_columns,
-            panel.column_ids,
-            panel.has_column_ids,
-        )
+        admitted = privacy.admit(placed(panel, "cpu", engine=self.engine))
+        check_noise(self.noise_variance, admitted.n_columns)
+        outcome, account = fit_privately(admitted, self._options(), privacy, generator(self.random_state), progress)
+        self.n_features_in_ = admitted.n_columns
         if hasattr(self, "feature_names_in_"):  # those that the rows have; ids are those of the plan
             del self.feature_names_in_
-        rng = generator(self.random_state)  # for what is public alone: the start
-        curator = Curator.of(panel, privacy)
-        if privacy.mechanism == "local":
-            self._fit_openly(noised_values(curator), rng, progress)
-            found = RowSpace(self.mean_, self.factor_, self.noise_variance_, self.solve_, self.row_variance_)
-            self._hold(without_noise(curator, found, self.measured_))
-            return
-        rank = self._affordable_rank(panel)
-        check_noise(self.noise_variance, panel.n_columns)
-        release = release_by_gradient if privacy.mechanism == "gradient" else release_by_pairs
-        center: Center = "both" if self.center == "auto" else self.center
-        self.rank_, self.center_, self.diagonal_ = rank, center, "free"
-        self.selection_, self.refinement_ = None, None
-        self._hold(release(curator, rank, center, rng, progress))
+        self._keep(outcome, None, admitted.at(None), account)
 
-    def _hold(self, released: Released) -> None:
-        """Of a private fit, what was released and nothing else."""
-        found = released.row_space
-        self.solve_, self.factor_, self.row_variance_ = found.solve, found.factor, found.row_variance
-        self.mean_, self.noise_variance_, self.spread_ = found.mean, found.noise_variance, None
-        self.row_noise_, self.blend_, self.mean_blend_ = RowNoise(), np.inf, np.inf
-        self.privacy_ = released.account
-        self._set_row_space(released.measured, None)
+    def _options(self) -> Options:
+        return Options(**{name: getattr(self, name) for name in Options.__dataclass_fields__})
 
-    def _affordable_rank(self, panel: Panel) -> int:
-        """The rank given, where nothing is asked for that the budget does not pay."""
-        if self.rank == "auto":
-            raise InputError(
-                'rank="auto" tries many ranks on the same rows, which no part of the budget pays for: give a rank, '
-                "chosen on other data or by what is known of the subject"
-            )
-        if self.center == "none":
-            raise InputError('center="none" is not for a private fit, which counts from the middle of the bounds')
-        asked = {"refine": (self.refine, "auto", "none"), "diagonal": (self.diagonal, "auto", "free")}
-        for name, (given, *free) in (asked | {"blend": (self.blend, "auto", None)}).items():
-            if given not in free:
-                raise InputError(
-                    f"{name}={given!r} would go over the rows again, which no part of the budget pays for: "
-                    f"leave {name} out of a private fit"
-                )
-        if panel.n_columns == 1:
-            raise InputError("the panel has one column (n_features = 1); a row space needs at least two")
-        if self.rank > panel.n_columns:
-            raise InputError(
-                f"rank={self.rank} is larger than the panel's {panel.n_columns} columns; choose at most "
-                f"{panel.n_columns}"
-            )
-        return int(self.rank)
+    def _keep(self, outcome: Outcome, panel: Panel | None, there: Panel, account: Account | None = None) -> None:
+        """Hold what a fit has found; the loadings are turned to their axes where its passes ran."""
+        chosen = outcome.setting
+        self.rank_, self.center_, self.diagonal_ = chosen.rank, chosen.center, chosen.diagonal
+        self.selection_: Selection | None = outcome.selection
+        self.solve_, self.refinement_ = outcome.fit.solve, outcome.fit.refinement
+        self.privacy_: Account | None = account
+        space = replace(outcome.fit.row_space, measurement_noise=self.noise_variance)
+        self._hold(space, panel, there)
 
-    def _placed(self, panel: Panel) -> Panel:
-        """The panel where its passes are to run."""
-        if self.rank != "auto":
-            largest = int(self.rank)
-        else:
-            largest = max(affordable_ranks(panel.n_columns, self._refines(panel.n_columns)), default=0)
-        return placed(panel, self.device, engine=self.engine, rank=largest, deterministic=self.deterministic)
+    def _hold(self, space: RowSpace, panel: Panel | None, there: Panel | None = None) -> None:
+        self.row_space_ = space
+        self.components_, self.eigenvalues_ = space.components(np.asarray if there is None else engine_for(there).array)
+        self.second_moment_ = space.second_moment(panel)
+
+    def fitted_setting(self) -> Setting:
+        """What the row space was fitted with, to fit other rows (:func:`onesided.fitting.row_space.fit_row_space`).
+
+        >>> model = OneSidedCompletion(1, center="columns", diagonal="free")
+        >>> model.fit([[1.0, 2.0], [2.0, 4.0], [3.0, 1.0]]).fitted_setting().rank
+        1
+        """
+        check_is_fitted(self)
+        return replace(
+            self._options().setting(self.row_space_.n_columns),
+            rank=self.rank_,
+            center=self.center_,
+            diagonal=self.diagonal_,
+            refined=self.refinement_ is not None,
+        )
 
     def _read(self, X: Any, *, reset: bool) -> Panel:
         is_path, is_dataset = isinstance(X, (str, PathLike)), type(X).__module__.startswith("ray.data")
@@ -429,354 +343,20 @@ class OneSidedCompletion(OneSidedEstimator):
             )
         return super()._read(X, reset=reset)
 
-    def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> Panel:
-        panel = super()._read_for_use(X, unknown)
-        here = self.engine == "ray" and panel.n_entries < WORTH  # too few to travel
-        where = {"engine": "local", "device": "cpu"} if here else {"engine": self.engine, "device": self.device}
-        return placed(panel, **where, rank=self.rank_, deterministic=self.deterministic)
-
-    def _choose(
-        self, panel: Panel, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
-    ) -> tuple[Setting, Selection | None]:
-        """The setting to fit: what was given, and the rest by held-out rows."""
-        refined = self._refines(panel.n_columns)
-        if self.refine == "auto" and not refined:
-            needed = working_memory(panel.n_columns, 1 if self.rank == "auto" else self.rank)
-            warnings.warn(
-                f"the moment solution is not refined: for {panel.n_columns:,} columns that would take "
-                f'{needed / 2**30:.1f} GiB; pass refine="variational" to do it nevertheless, or "none" to silence this',
-                stacklevel=4,
-            )
-        setting = self._setting(
-            0 if self.rank == "auto" else self.rank,
-            "columns" if self.center == "auto" else self.center,
-            "free" if self.diagonal == "auto" else self.diagonal,
-            refined,
-        )
-        if "auto" not in (self.rank, self.center, self.diagonal):
-            return setting, None
-        if not enough_rows(panel):
-            warnings.warn(
-                f"fewer than ten rows have two entries: too few to choose by holding some out; rank={setting.rank}, "
-                f"center={setting.center!r} and diagonal={setting.diagonal!r} are taken: name others to change that",
-                stacklevel=4,
-            )
-            return setting, None
-        selection = select(
-            panel,
-            setting,
-            ranks=affordable_ranks(panel.n_columns, refined) if self.rank == "auto" else None,
-            centers=CENTERS if self.center == "auto" else (),
-            diagonals=DIAGONALS if self.diagonal == "auto" else (),
-            rule=self.rule,
-            rng=rng,
-            progress=progress,
-            checkpoint=checkpoint,
-        )
-        return selection.setting, selection
-
-    def _setting(self, rank: int, center: Center, diagonal: Diagonal, refined: bool) -> Setting:
-        return Setting(
-            rank, center, diagonal, refined, self.weight_exponent, self.ridge, tol=self.tol, max_passes=self.max_passes
-        )
-
-    def fitted_setting(self) -> Setting:
-        """What the row space was fitted with, to fit it to other rows
-        (:func:`onesided.fitting.selection.fit_row_space`).
-
-        >>> model = OneSidedCompletion(1, center="columns", diagonal="free")
-        >>> model.fit([[1.0, 2.0], [2.0, 4.0], [3.0, 1.0]]).fitted_setting().rank
-        1
-        """
-        check_is_fitted(self)
-        return self._setting(self.rank_, self.center_, self.diagonal_, self.refinement_ is not None)
-
-    def _choose_blend(self, panel: Panel, setting: Setting, seed: int, progress: Progress | None, work: Work) -> Blend:
-        if self.blend is None or self.privacy is not None or (self.blend == "auto" and not enough_rows(panel)):
-            return Blend()  # a private model has no panel to measure entries in
-        if self.blend != "auto":
-            return Blend(float(self.blend))
-
-        def fit(rows: Panel) -> RowSpace:
-            return fit_row_space(rows, setting, seed, passes=SEARCH_PASSES, progress=progress, work=work)
-
-        return Blend(**work.done(lambda: asdict(choose_blend(panel, fit, seed))))
-
-    def _refines(self, n_columns: int) -> bool:
-        if self.refine != "auto":
-            return self.refine == "variational"
-        return working_memory(n_columns, 1 if self.rank == "auto" else self.rank) <= MEMORY
-
-    @naming_the_way_out()
-    def transform(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
-        """Coordinates of rows on ``components_``: ``transform(X) @ components_ + mean_`` predicts them.
-
-        One for each component: as many as the rank, and one more where there is a row effect.
-        A row's coordinates are its posterior mean given its observed entries; they shrink towards zero when it
-        has few.
-        """
-        predictor = self._predictor()
-        coordinates = predictor.coordinates(self._read_for_use(X, unknown))
-        return np.asarray(coordinates @ (predictor.loadings.T @ self.components_.T))
-
-    @naming_the_way_out()
-    def impute(self, X: Any, *, return_std: bool = False, unknown: Unknown = "refuse") -> Array | tuple[Array, Array]:
-        """Rows filled in, as a dense array; observed entries stay as they are.
-
-        With ``return_std=True`` also the predictive standard deviation of each value, zero where it was
-        observed. For many rows and columns use :meth:`impute_at`, which never forms them all.
-        """
-        panel, predictor = self._read_for_use(X, unknown), self._predictor()
-        n, d = panel.shape
-        check_room(
-            16 * (1 + int(return_std)) * n * d,
-            f"{n:,} rows filled in, of {d:,} columns each, would take {{size}}",
-            "ask for some rows at a time, or for the values wanted alone, by impute_at",
-        )
-        filled = predictor.impute(panel)
-        return (filled, predictor.deviations(panel)) if return_std else filled
-
-    @naming_the_way_out()
-    def impute_at(
-        self, X: Any, rows: Any, columns: Any, *, return_std: bool = False, unknown: Unknown = "refuse"
-    ) -> Array | tuple[Array, Array]:
-        """Predictions at positions of X: row positions and column positions of the model, of one length.
-
-        An observed entry is predicted like any other, from all of its row.
-        """
-        panel = self._read_for_use(X, unknown)
-        values, deviation = self._predictor().impute_at(panel, *check_positions(panel, rows, columns))
-        return (values, deviation) if return_std else values
-
-    def similar(self, column: Any, n: int = 10) -> list[Similar]:
-        """The n columns that are most correlated with one, beyond means and row effects, best first.
-
-        See :mod:`onesided.model.similarity` for what the correlation and its standard error are. Columns of other parts
-        of the panel, and columns never seen beside another, are left out: nothing is known of them together.
-
-        >>> from onesided import synthetic
-        >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 20, 2, rng=0), 6, rng=1)
-        >>> model = OneSidedCompletion(2, center="columns", random_state=0).fit(panel)
-        >>> [(one.id, round(one.correlation, 1)) for one in model.similar(3, n=2)]
-        [(17, 0.9), (19, 0.9)]
-        """
-        predictor = self._predictor()
-        check_number(n)
-        (position,) = known_positions(self.column_ids_, [column], "column")
-        parts, supported = self.measured_.parts, self.measured_.supported
-        linked = supported & (parts == parts[position]) & supported[position]
-        linked[position] = False
-        rho, others = correlations(predictor, position), np.flatnonzero(linked)
-        best = others[np.argsort(-rho[others], kind="stable")[:n]]
-        panel = self.second_moment_.panel
-        if panel is None:
-            return [Similar(_plain(self.column_ids_[j]), float(rho[j]), None, None) for j in best]
-        errors = standard_errors(predictor, panel, position, best, np.random.default_rng(0))
-        counts = self.second_moment_.shared_rows([position], best)[0] if len(best) else []
-        return [
-            Similar(_plain(self.column_ids_[j]), float(rho[j]), float(error), float(count))
-            for j, error, count in zip(best, errors, counts, strict=True)
-        ]
-
-    @naming_the_way_out()
-    def recommend(self, X: Any, n: int = 10, *, unknown: Unknown = "refuse") -> list[list[Recommended]]:
-        """For each row of X, its n unseen columns of the highest predicted values, best first.
-
-        With rank 0 these are the columns of the highest means, the same for every row. Columns never seen beside
-        another are left out, as are those that no chain of rows links to any entry of the row.
-
-        >>> model = OneSidedCompletion(1, center="columns", diagonal="free")
-        >>> model = model.fit([[5.0, 4.0, 1.0], [4.0, 4.0, 2.0], [1.0, 2.0, 5.0]])
-        >>> [one.id for one in model.recommend([[5.0, float("nan"), float("nan")]])[0]]
-        [1, 2]
-        """
-        panel, predictor = self._read_for_use(X, unknown), self._predictor()
-        check_number(n)
-        best = best_unseen(predictor, panel, self.measured_.supported, n)
-        rows = np.repeat(np.arange(panel.n_rows), [len(one) for one in best])
-        columns = np.concatenate(best) if best else np.empty(0, dtype=np.int64)
-        found = iter(zip(columns, *predictor.impute_at(panel, rows, columns), strict=True))
-        return [
-            [
-                Recommended(_plain(self.column_ids_[j]), float(value), float(deviation))
-                for j, value, deviation in islice(found, len(one))
-            ]
-            for one in best
-        ]
-
-    @naming_the_way_out()
-    def bootstrap(
-        self, *, replicates: int = 50, random_state: Any = None, progress: Replicated | None = None
-    ) -> Bootstrap:
-        """Bands for eigenvalues, angles and entries, by resampling the rows and fitting the moment solution again.
-
-        The diagonal is free in these fits, whatever it was for the model: where columns vary on their own, too, a
-        fitted one pushes the eigenvalues up, in each replicate alike, and bands miss the truth (on the digits of the
-        README all four of rank 4 do). See :mod:`onesided.model.uncertainty` for what they cover and where they fail.
-        Afterwards ``second_moment_[i, j]`` has a standard error for completed entries too. ``progress`` is called with
-        the replicates made and their number.
-        """
-        check_is_fitted(self)
-        if self.second_moment_.panel is None:
-            raise InputError(
-                "a bootstrap resamples rows, and this model has no panel: it was saved without, or fitted with privacy"
-            )
-        self.bootstrap_ = bootstrap(
-            placed(
-                self.second_moment_.panel,
-                self.device,
-                engine=self.engine,
-                rank=self.rank_,
-                deterministic=self.deterministic,
-            ),
-            rank=self.rank_,
-            center=self.center_,
-            diagonal="free",
-            weight_exponent=self.weight_exponent,
-            replicates=replicates,
-            rng=generator(random_state),
-            progress=progress,
-        )
-        self._set_row_space(self.measured_, self.second_moment_.panel)
-        return self.bootstrap_
-
-    def _set_row_space(
-        self, measured: Measured, panel: Panel | None, array: Callable[[Array], Any] = np.asarray
-    ) -> None:
-        """``array`` brings the loadings to where they are turned to their axes."""
-        self.measured_ = measured
-        loadings = self._loadings()
-        vectors = principal_axes(array(loadings))
-        lengths = (vectors**2).sum(0) ** 0.5
-        self.eigenvalues_ = host(lengths) ** 2
-        self.components_ = host(vectors / namespace(lengths).where(lengths > 0, lengths, 1.0)).T
-        if self.noise_variance is not None:
-            measured = measured.without(self.noise_variance)
-        self.second_moment_ = SecondMoment(
-            loadings,
-            measured,
-            mean=self._blended_mean() if np.any(self.mean_) else None,
-            column_ids=self.column_ids_,
-            panel=panel,
-            kappa=np.inf if panel is None else self.blend_,
-            output="blend",
-            bootstrap=getattr(self, "bootstrap_", None),
-            common=int(self.row_variance_ > 0),
-        )
-
-    @property
-    def covariance_(self) -> SecondMoment:
-        """The second moment of values less the column means of ``second_moment_``: how columns vary together.
-
-        The low-rank part is T's without the means. Measured pairs are of entries less these means, which are those of
-        a column, not those of the rows that have both columns.
-        """
-        check_is_fitted(self)
-        T, mean = self.second_moment_, self._blended_mean()
-        measured = self.measured_.around(mean)
-        return SecondMoment(
-            self._loadings(),
-            measured if self.noise_variance is None else measured.without(self.noise_variance),
-            column_ids=self.column_ids_,
-            panel=None if T.panel is None else T.panel.centred(mean),
-            kappa=T.kappa,
-            output="blend",
-            common=int(self.row_variance_ > 0),
-        )
-
-    def _blended_mean(self) -> Array:
-        return blended_means(self.mean_, self.measured_.means, self.measured_.counts, self.mean_blend_)
-
-    def _loadings(self) -> Array:
-        return RowSpace(self.mean_, self.factor_, self.noise_variance_, self.solve_, self.row_variance_).loadings
-
-    def _predictor(self) -> BestLinearPredictor:
-        check_is_fitted(self)
-        return BestLinearPredictor(
-            self.mean_,
-            self._loadings(),
-            self.noise_variance_,
-            self.spread_,
-            self.row_noise_,
-            self.measured_.parts,
-            common=int(self.row_variance_ > 0),
-        )
-
-    _saved_arrays: ClassVar[tuple[str, ...]] = (*OneSidedEstimator._saved_arrays, "noise_variance", "spread")
-    _optional: ClassVar[tuple[str, ...]] = ("spread",)
-
-    def _plain_parameters(self) -> dict[str, Any]:
-        plain = super()._plain_parameters() | {"engine": "local", "device": "cpu"}  # of this machine, not of the model
-        if self.privacy is not None:  # its columns are those of the model
-            plain["privacy"] = asdict(self.privacy) | {
-                "columns": "public" if self.privacy.columns == "public" else None
-            }
-        return plain
-
-    @classmethod
-    def _parameters_of(cls, plain: dict[str, Any]) -> dict[str, Any]:
-        plan = plain.get("privacy")
-        if plan is None:
-            return plain
-        return plain | {"privacy": Privacy(**(plan | {"bounds": tuple(plan["bounds"])}))}
-
     def _fitted_settings(self) -> dict[str, Any]:
         if self.privacy is not None and self.privacy_ is None:
             raise InputError(
                 "the model was fitted before it was given its privacy plan, and holds the rows as they are: fit it "
                 "again, or pass privacy=None to set_params"
             )
-        chosen = {name: getattr(self, f"{name}_") for name in ("rank", "center", "diagonal", "row_variance")}
-        chosen["refinement"] = None if self.refinement_ is None else asdict(self.refinement_)
-        counts = {"blend": self.blend_, "mean_blend": self.mean_blend_, "row_pull": self.row_noise_.shrinkage}
-        chosen |= {name: one if np.isfinite(one) else None for name, one in counts.items()}  # JSON has no infinity
-        chosen["row_level"] = self.row_noise_.level
-        chosen["making"] = asdict(self.making_)
-        chosen["columns_listed"] = self.privacy is not None and self.privacy.columns not in (None, "public")
-        chosen["privacy"] = None if self.privacy_ is None else asdict(self.privacy_)
-        return chosen | {"selection": None if self.selection_ is None else asdict(self.selection_)}
+        chosen = {name: getattr(self, f"{name}_") for name in ("rank", "center", "diagonal")}
+        said = {name: getattr(self, f"{name}_") for name in ("refinement", "selection", "making", "privacy")}
+        listed = self.privacy is not None and self.privacy.columns not in (None, "public")
+        return chosen | {name: value and asdict(value) for name, value in said.items()} | {"columns_listed": listed}
 
     def _restore(self, fitted: dict[str, Any]) -> None:
-        tried = fitted["selection"]
-        for name in ("rank", "center", "diagonal", "row_variance"):
-            setattr(self, f"{name}_", fitted[name])
-        self.refinement_ = None if fitted["refinement"] is None else Refinement(**fitted["refinement"])
-        self.blend_, self.mean_blend_, shrinkage = (
-            np.inf if one is None else one for one in (fitted["blend"], fitted.get("mean_blend"), fitted["row_pull"])
-        )
-        self.row_noise_ = RowNoise(shrinkage, fitted["row_level"])
-        self.making_ = Provenance(**fitted.get("making", {"versions": {}}))
-        spent = fitted.get("privacy")
-        self.privacy_ = None
-        if spent is not None:
-            if fitted["columns_listed"] and self.privacy is not None:
-                self.privacy = replace(self.privacy, columns=tuple(self.column_ids_.tolist()))
-            releases = tuple(Release(**one) for one in spent.pop("releases"))
-            self.privacy_ = Account(**spent, releases=releases)
-        self.selection_ = None
-        if tried is not None:
-            trials = tuple(Trial(**one) for one in tried["trials"])
-            self.selection_ = Selection(Setting(**tried["setting"]), trials)
-
-
-def check_number(n: Any) -> None:
-    """Refuse a number of columns that is not a whole one of at least one."""
-    if not isinstance(n, Integral) or int(n) < 1:
-        raise InputError(f"n={n!r}: expected a whole number of at least 1")
-
-
-def _plain(one: Any) -> Any:
-    return one.item() if isinstance(one, np.generic) else one
-
-
-def check_noise(noise_variance: Any, n_columns: int) -> None:
-    """Refuse a known noise variance that is not one number, or one for each column, at least zero."""
-    if noise_variance is None:
-        return
-    given = np.asarray(noise_variance)
-    right = given.shape in ((), (n_columns,)) and given.dtype.kind in "iuf"
-    if not right or not np.all(np.isfinite(given) & (given >= 0)):
-        raise InputError(
-            f"noise_variance must be a number, or one for each of the {n_columns} columns, finite and at least 0; "
-            f"found {given.dtype} of shape {given.shape}"
-        )
+        self.rank_, self.center_, self.diagonal_ = (fitted[name] for name in ("rank", "center", "diagonal"))
+        self.refinement_ = stored_refinement(fitted["refinement"])
+        self.selection_ = stored_selection(fitted["selection"])
+        self.privacy_ = stored_account(fitted.get("privacy"))
+        self.making_ = stored_provenance(fitted.get("making"))

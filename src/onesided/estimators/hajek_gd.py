@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from onesided.arrays import host
@@ -27,14 +26,15 @@ from onesided.engines.placement import naming_the_way_out, placed
 from onesided.engines.threads import single_blas_thread
 from onesided.errors import InputError
 from onesided.estimators.base import OneSidedEstimator, Unknown, generator, warn_of_parts
-from onesided.fitting.moment_solution import check_fittable
+from onesided.estimators.parameters import Interval
 from onesided.fitting.objective.pairs import PairObjective
+from onesided.fitting.setting import check_fittable
 from onesided.fitting.solvers.gradient_descent import gradient_descent, random_start, stable_step
 from onesided.fitting.solvers.result import Progress
 from onesided.fitting.solvers.spectral import top_eigenpairs
 from onesided.model.imputation import LeastSquares, check_positions
+from onesided.model.row_space import RowSpace, without_noise
 from onesided.model.second_moment import SecondMoment
-from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
 
@@ -144,8 +144,7 @@ class HajekGD(OneSidedEstimator):
             self.solve_ = replace(solve, factor=host(solve.factor))
             if self.solve_.status == "diverged":
                 raise InputError(f"{self.solve_.message}; try step_size={stable_step(moments, rng):.1g}")
-            self.mean_, self.factor_ = np.zeros(panel.n_columns), self.solve_.factor
-            self._set_row_space(Measured.from_panel(there), panel.at(None), moments)
+            self._hold(without_noise(self.solve_.factor).measured_on(there), panel.at(None), moments)
             warn_of_parts(self.measured_)
             values, vectors = top_eigenpairs(self.second_moment_.algorithm1, self.rank, rng)
         signs = np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(self.rank)])
@@ -165,22 +164,19 @@ class HajekGD(OneSidedEstimator):
         panel = self._read_for_use(X, unknown)
         return self._predictor().impute_at(panel, *check_positions(panel, rows, columns))
 
-    def _set_row_space(self, measured: Measured, panel: Panel | None, moments: PairMoments | None = None) -> None:
-        self.measured_ = measured
+    def _hold(self, space: RowSpace, panel: Panel | None, moments: PairMoments | None = None) -> None:
+        self.row_space_ = space
         self.second_moment_ = SecondMoment(
-            self.factor_,
-            measured,
+            space.factor,
+            self.measured_,
             column_ids=self.column_ids_,
             panel=panel,
             moments=moments,
-            common=self.factor_.shape[1],  # XXᵀ everywhere, as the paper has it
+            common=space.rank,  # XXᵀ everywhere, as the paper has it
         )
 
     def _predictor(self) -> LeastSquares:
         check_is_fitted(self)
         return LeastSquares(np.ascontiguousarray(self.components_.T))
 
-    def _plain_parameters(self) -> dict[str, Any]:
-        return super()._plain_parameters() | {"device": "cpu"}  # of this machine, not of the model
-
-    _saved_arrays: ClassVar[tuple[str, ...]] = (*OneSidedEstimator._saved_arrays, "components", "eigenvalues")
+    _saved_arrays: ClassVar[tuple[str, ...]] = ("components", "eigenvalues")

@@ -17,6 +17,7 @@ from onesided.experiments.panels import COMPLETE, Panels
 from onesided.experiments.split import keep_entries
 from onesided.experiments.summaries import agreement, column, distinct, exponent, markdown, mean_and_deviation, where
 from onesided.fitting.moment_solution import moment_solution
+from onesided.fitting.setting import Setting
 from onesided.fitting.solvers.gradient_descent import stable_step
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
@@ -61,7 +62,7 @@ def measure(cell: Row, panels: Panels) -> Row:
     model = HajekGD(RANK, step_size=step, iterations=cell["iterations"], random_state=0)
     model.fit(panel, progress=lambda done, loss: times.append(perf_counter()))
     middle = perf_counter()
-    moment_solution(panel, rank=RANK)
+    moment_solution(panel, Setting(RANK))
     end = perf_counter()
     each = (times[-1] - times[1]) / (len(times) - 2)
     return {

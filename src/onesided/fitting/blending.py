@@ -17,13 +17,13 @@ has more than 2²³ products, the pairs among some columns.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from onesided.arrays import host
+from onesided.model.blend import NO_BLEND, Blend, blended_means
 from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import column_sums, largest_value
 from onesided.pairs.lookup import some_columns
@@ -41,48 +41,28 @@ SCORED_PRODUCTS = 1 << 21
 MOST_PRODUCTS = 1 << 29  # of two entries of a row: beyond, measured pairs would not fit in memory, and none are blended
 
 
-@dataclass(frozen=True)
-class Blend:
-    """How many rows the model counts for beside a measurement.
-
-    >>> blend = Blend(pairs=30.0)
-    >>> 90 / (90 + blend.pairs), 90 / (90 + blend.means)  # what a measurement from 90 rows weighs: of a pair, of a mean
-    (0.75, 0.0)
-    """
-
-    pairs: float = np.inf  # κ
-    means: float = np.inf  # κ'
-
-
-def blended_means(mean: Array, measured: Array, counts: Array, kappa: float) -> Array:
-    """m, from the model's means and the measured ones with their counts.
-
-    >>> blended_means(np.array([1.0, 1.0]), np.array([3.0, 0.0]), np.array([10.0, 0.0]), 10.0)
-    array([2., 1.])
-    """
-    return mean + (measured - mean) * (counts / (counts + kappa))
-
-
 def choose_blend(panel: Panel, fit: Callable[[Panel], RowSpace], rng: int | np.random.Generator = 0) -> Blend:
     """κ and κ' for a panel whose model is fitted by ``fit``; infinite where measurements do not help.
 
     >>> from onesided import synthetic
     >>> from onesided.fitting.moment_solution import moment_solution
+    >>> from onesided.fitting.setting import Setting
     >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(3000, 20, 6, rng=0), 8, rng=1)
-    >>> choose_blend(panel, lambda rows: moment_solution(rows, rank=1, center="none")).pairs < 1000  # it misses much
+    >>> setting = Setting(1, center="none")  # which misses much
+    >>> choose_blend(panel, lambda rows: moment_solution(rows, setting).row_space).pairs < 1000
     True
     """
     if np.sum(panel.row_counts.astype(np.float64) ** 2) > MOST_PRODUCTS:
-        return Blend()
+        return NO_BLEND
     rng = np.random.default_rng(rng)
     held_out = rng.permutation(panel.n_rows) % HELD_OUT == 0
     weights = np.where(held_out, 0.0, panel.row_weights)
     if not np.any(weights[panel.row_counts > 1]):
-        return Blend()
+        return NO_BLEND
     kept, columns = some_columns(panel)
     products = _products(kept, np.flatnonzero(held_out & (panel.row_weights > 0)), rng)
     if len(np.unique(products.rows)) < FEWEST_ROWS:
-        return Blend()
+        return NO_BLEND
     found = fit(panel.with_row_weights(weights))
     trained = kept.with_row_weights(weights)
     scale = largest_value(panel) or 1.0
@@ -138,7 +118,7 @@ def _best(products: _Products, measured: tuple[Array, Array], common: Array, mea
     target, counts = measured
     i, j, n_rows = products.i, products.j, int(products.rows[-1]) + 1
     alone = _squared(products, means[np.inf][i] * means[np.inf][j] + common)
-    best, blend = 0.0, Blend()
+    best, blend = 0.0, NO_BLEND
     for mean_kappa, mean in means.items():
         model = mean[i] * mean[j] + common
         for kappa in KAPPAS:

@@ -41,8 +41,9 @@ import numpy.typing as npt
 from onesided.arrays import host, inner
 from onesided.engines.threads import single_blas_thread
 from onesided.errors import InputError, check_choice, counted
-from onesided.fitting.moment_solution import Center, moment_objective, moment_solution
+from onesided.fitting.moment_solution import moment_objective, moment_solution
 from onesided.fitting.objective.rows import Diagonal
+from onesided.fitting.setting import Center, Setting, check_fittable
 from onesided.fitting.solvers.lbfgs import lbfgs
 from onesided.model.uncertainty import Bootstrap
 from onesided.pairs.lookup import column_positions
@@ -99,21 +100,25 @@ def bootstrap(
     """
     check_choice("center", center, ("none", "columns", "both"))
     _check_rows(panel)
+    check_fittable(panel, rank)
     kept = _kept_columns(panel, columns, rank, replicates)
     rng = np.random.default_rng(rng)
     panel = _in_double_precision(panel)
     found = moment_solution(
         panel,
-        rank=rank,
-        center=center,
-        diagonal=diagonal,
-        weight_exponent=weight_exponent,
-        ridge=RIDGE,
-        tol=FITTED,
-        max_passes=MOST_PASSES,
+        Setting(
+            rank,
+            center,
+            diagonal,
+            weight_exponent=weight_exponent,
+            ridge=RIDGE,
+            tol=FITTED,
+            max_passes=MOST_PASSES,
+        ),
         rng=rng,
     )
-    whole = _Fit(_loadings(found.mean, found.row_variance, found.factor), found.solve.status == "converged")
+    fitted = found.row_space
+    whole = _Fit(_loadings(fitted.mean, fitted.row_variance, fitted.factor), found.solve.status == "converged")
     shifts = np.empty((replicates, len(kept), rank + 2), dtype=np.float32)
     spectra, tilts = np.empty((replicates, rank)), np.empty((replicates, rank))
     unsettled = int(not whole.settled)
@@ -159,7 +164,10 @@ def _refit(panel: Panel, whole: _Fit, center: Center, diagonal: Diagonal, weight
     column that no resampled row has beside another is left without a factor, as in any fit.
     """
     mean, objective = moment_objective(
-        panel, center=center, diagonal=diagonal, weight_exponent=weight_exponent, ridge=np.sqrt(2) * RIDGE
+        panel,
+        Setting(
+            len(whole.factor.T), center, diagonal, weight_exponent=weight_exponent, ridge=float(np.sqrt(2) * RIDGE)
+        ),
     )
     start = objective.engine.array(whole.factor / objective.scale)
     start[objective.pair_counts == 0] = 0.0

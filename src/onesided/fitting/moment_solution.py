@@ -1,9 +1,9 @@
-"""From a panel to its row space: means, a factor and the noise around them."""
+"""The moment solution: every pair of columns weighed by its count, found in passes over the rows."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,8 @@ import numpy.typing as npt
 from onesided.arrays import host, namespace
 from onesided.engines.engine import engine_for
 from onesided.engines.threads import single_blas_thread
-from onesided.errors import InputError
-from onesided.fitting.objective.rows import Diagonal, RowObjective
+from onesided.fitting.objective.rows import RowObjective
+from onesided.fitting.setting import Fit, Setting
 from onesided.fitting.solvers.lbfgs import lbfgs
 from onesided.fitting.solvers.result import Progress
 from onesided.fitting.solvers.spectral import spectral_start
@@ -23,7 +23,6 @@ from onesided.panels.panel import Panel
 from onesided.storage.checkpoint import NOWHERE, Work
 
 Array = npt.NDArray[Any]
-Center = Literal["none", "columns", "both"]
 
 SMALLEST_NOISE = 1e-300  # for a panel of zeros, which has no unit
 NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust single entries too far
@@ -31,42 +30,36 @@ NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust singl
 
 def moment_solution(
     panel: Panel,
+    setting: Setting,
     *,
-    rank: int,
-    center: Center = "columns",
-    diagonal: Diagonal = "free",
-    weight_exponent: float = -0.5,
-    ridge: float = 1.0,
-    tol: float = 1e-6,
-    max_passes: int = 300,
     rng: int | np.random.Generator = 0,
     progress: Progress | None = None,
     work: Work = NOWHERE,
-) -> RowSpace:
+) -> Fit:
     """Minimise the precision-weighted loss over the rows of a panel, from a spectral start.
 
-    The parameters are those of :class:`onesided.OneSidedCompletion`.
+    The caller has checked that the panel can be fitted (:func:`onesided.fitting.setting.check_fittable`).
 
-    >>> found = moment_solution(Panel.from_dense([[1.0, 2.0], [2.0, 4.0]]), rank=1, center="none", ridge=0.0)
-    >>> (found.factor @ found.factor.T).round(3)[0, 1]
+    >>> setting = Setting(1, center="none", ridge=0.0)
+    >>> factor = moment_solution(Panel.from_dense([[1.0, 2.0], [2.0, 4.0]]), setting).row_space.factor
+    >>> (factor @ factor.T).round(3)[0, 1]
     np.float64(5.0)
     """
-    check_fittable(panel, rank)
     rng = np.random.default_rng(rng)
     with single_blas_thread():
-        mean, objective = moment_objective(
-            panel, center=center, diagonal=diagonal, weight_exponent=weight_exponent, ridge=ridge
-        )
+        mean, objective = moment_objective(panel, setting)
         begun = work.load("start")
-        start = spectral_start(objective, rank, rng) if begun is None else objective.engine.array(begun["start"])
+        start = (
+            spectral_start(objective, setting.rank, rng) if begun is None else objective.engine.array(begun["start"])
+        )
         if begun is None and work.kept:
             work.save("start", {"start": host(start)})
         solve = lbfgs(
             objective.value_and_gradient,
             start,
             objective.metric(start),
-            tol=tol,
-            max_passes=max_passes,
+            tol=setting.tol,
+            max_passes=setting.max_passes,
             resolution=objective.resolution,
             progress=progress,
             work=work,
@@ -74,27 +67,25 @@ def moment_solution(
         factor = principal_axes(solve.factor * objective.scale)
         row_variance = objective.row_variance * objective.scale**2
         noise = host(noise_variance(panel, mean, factor, row_variance))
-        factor = host(factor)
-        return RowSpace(host(mean), factor, noise, replace(solve, factor=host(solve.factor)), row_variance)
+        space = RowSpace(host(mean), host(factor), noise, row_variance)
+        return Fit(space, replace(solve, factor=host(solve.factor)))
 
 
-def moment_objective(
-    panel: Panel, *, center: Center, diagonal: Diagonal, weight_exponent: float, ridge: float
-) -> tuple[Any, RowObjective]:
+def moment_objective(panel: Panel, setting: Setting) -> tuple[Any, RowObjective]:
     """The column means and the loss around them, rows weighed by their number of entries to a power."""
     counts = panel.row_counts
-    weights = np.maximum(counts, 1) ** float(weight_exponent)  # in place from here: there may be very many rows
+    weights = np.maximum(counts, 1) ** float(setting.weight_exponent)  # in place: there may be very many rows
     weights[counts == 0] = 0.0
     weights *= panel.row_weights
     weights /= weights.max()
-    mean = engine_for(panel).array(np.zeros(panel.n_columns)) if center == "none" else column_means(panel)
+    mean = engine_for(panel).array(np.zeros(panel.n_columns)) if setting.center == "none" else column_means(panel)
     return mean, RowObjective(
         panel,
         center=mean,
         weights=weights,
-        diagonal=diagonal,
-        ridge=ridge,
-        row_effect=center == "both",
+        diagonal=setting.diagonal,
+        ridge=setting.ridge,
+        row_effect=setting.center == "both",
     )
 
 
@@ -115,20 +106,5 @@ def noise_variance(panel: Panel, mean: Any, factor: Any, row_variance: float = 0
     if (around.counts[placed] > 0).any():
         explained = around.squares[placed] - around.counts[placed] * norms[placed]
         left = float(explained.sum() / around.counts[placed].sum())
-    return namespace(norms).where(placed, 0 * norms + max(left, floor), max(total, floor))
-
-
-def check_fittable(panel: Panel, rank: int) -> None:
-    """Refuse a panel from which no row space of this rank can be learnt."""
-    n, d = panel.shape
-    if panel.n_entries == 0 or not np.any(panel.row_weights[panel.row_counts > 0]):
-        raise InputError(f"nothing was observed: {n} rows and {d} columns, but no entry of positive weight")
-    if d == 1:
-        raise InputError("the panel has one column (n_features = 1); a row space needs at least two")
-    if not np.any(panel.row_weights[panel.row_counts > 1]):
-        raise InputError(
-            "no row has two observed entries, so no two columns were ever seen together: "
-            "there is nothing to learn a row space from"
-        )
-    if rank > d:
-        raise InputError(f"rank={rank} is larger than the panel's {d} columns; choose at most {d}")
+    xp = namespace(norms)
+    return xp.where(placed, xp.full_like(norms, max(left, floor)), max(total, floor))

@@ -3,11 +3,11 @@
     v_uj = c_j + a_u + x_jᵀq_u + ε,   var ε = ψ_j,   a ~ N(0, τ²),   q ~ N(0, I),   (c_j, x_j) ~ N(m, Σ)
 
 The posterior is taken as a product over rows and columns. One pass updates the rows z = (a/τ, q) given the columns
-(:func:`onesided.kernels.reference.row_posterior`), sums what they tell about the columns, and is followed by
+(:func:`onesided.kernels.reference.row_posterior`), accumulates the columns' sufficient statistics, and is followed by
 
     columns:  (c_j, x_j) regressed on (1, q) with E[z zᵀ] in place of z zᵀ, prior N(m, Σ); V_j its covariance
     priors:   m and Σ, the mean and covariance of (c_j, x_j) over columns, V_j included; those of rows likewise
-    noise:    ψ_j from expected squared residuals, pulled to their mean ψ as by k entries, with a floor
+    noise:    ψ_j from expected squared residuals, shrunk to their mean ψ as by k entries, with a floor
 
 k is large where columns have much the same residuals, or values heavy tails (:mod:`onesided.model.shrinkage`). Columns
 are taken to differ at least as much as their variances did before anything was fitted: in the first passes, what is not
@@ -19,7 +19,7 @@ would follow the skewness of the values (columns of low mean and high variance c
 The rows' mean and covariance z̄ and Λ are carried along; only at the end are z shifted and rotated so that they have
 mean zero and covariance I again, and c, τ, x and V follow. The shift matters: without it T would take the rows' mean
 for part of their covariance. Rows of weight zero are left out, so folds are weights. What is held at a time is O(d r²),
-and nothing is of size n r²: some rows at a time are solved, and then tell all columns what they have to tell.
+and nothing is of size n r²: some rows at a time are solved, and then added to the columns' sufficient statistics.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from onesided.arrays import host, like, namespace
 from onesided.engines.cpu import chunks
 from onesided.engines.engine import Sums, engine_for
 from onesided.engines.threads import single_blas_thread
-from onesided.fitting.moment_solution import NOISE_FLOOR, Center
+from onesided.fitting.moment_solution import NOISE_FLOOR
+from onesided.fitting.setting import Center, Fit, Refinement
 from onesided.fitting.solvers.result import Progress
 from onesided.kernels.reference import from_half
 from onesided.model.axes import principal_rotation
-from onesided.model.row_space import Refinement, RowSpace
+from onesided.model.row_space import RowSpace
 from onesided.model.shrinkage import shrinkage, shrunk, variance_between, variance_within
 from onesided.pairs.column_sums import column_sums
 from onesided.panels.panel import Panel
@@ -70,29 +71,31 @@ def working_memory(n_columns: int, rank: int) -> int:
 
 def refine(
     panel: Panel,
-    start: RowSpace,
+    solution: Fit,
     *,
     center: Center,
     passes: int = PASSES,
     progress: Progress | None = None,
     work: Work = NOWHERE,
-) -> RowSpace:
-    """A row space refined by variational passes over the rows, those of weight zero left out.
+) -> Fit:
+    """A moment solution refined by variational passes over the rows, those of weight zero left out.
 
     >>> from onesided import synthetic
     >>> from onesided.fitting.moment_solution import moment_solution
+    >>> from onesided.fitting.setting import Setting
     >>> truth = synthetic.linear_mixture(2000, 30, 2, rng=0)
     >>> panel = synthetic.sample_fixed(truth, 6, rng=1)
-    >>> start = moment_solution(panel, rank=2, center="none")
-    >>> refined = refine(panel, start, center="none")
-    >>> L = truth.second_moment()
-    >>> [bool(np.linalg.norm(one.factor @ one.factor.T - L) < 0.05 * np.linalg.norm(L)) for one in (start, refined)]
+    >>> solution = moment_solution(panel, Setting(2, center="none"))
+    >>> refined = refine(panel, solution, center="none")
+    >>> L, factors = truth.second_moment(), [fit.row_space.factor for fit in (solution, refined)]
+    >>> [bool(np.linalg.norm(X @ X.T - L) < 0.05 * np.linalg.norm(L)) for X in factors]
     [False, True]
     """
+    start = solution.row_space
     with single_blas_thread():
         rows = Rows(panel, start.mean)
         if rows.unit == 0:  # no variation: there is nothing to estimate a variance from
-            return start
+            return solution
         columns = _Columns.start(start, rows, center)
         done, change, noise_passes = 0, np.inf, NOISE_PASSES if columns.alike else 0
         if (before := work.load("refine")) is not None:
@@ -116,8 +119,8 @@ def refine(
         while noise_passes > 0:
             columns, noise_passes = columns.with_own_noise(rows), noise_passes - 1
             save()
-        found = columns.row_space(start, rows.placed)
-        return replace(found, refinement=Refinement(done, change if done else 0.0))
+        ended = Refinement(done, change if done else 0.0)
+        return replace(solution, row_space=columns.row_space(start, rows.placed), refinement=ended)
 
 
 def _change(before: Any, after: Any) -> float:
@@ -227,15 +230,15 @@ class _Columns:
         return rows.engine.known(self.center, self.loadings, self.weighed_by, self.spread, *of_rows)
 
     def updated(self, sums: Sums, rows: Rows) -> _Columns:
-        """The columns after a pass, given what the rows tell about them."""
+        """The columns after a pass, given the rows' sufficient statistics."""
         precision = 1 / self.weighed_by
         prior = np.zeros((len(self.free), len(self.free)))
         prior[np.ix_(self.free, self.free)] = np.linalg.inv(self.prior_covariance)
         expected = np.zeros(len(self.free))
         expected[self.free] = self.prior_mean
-        fixed = self.xp.column_stack([0 * self.center, self.loadings])
+        fixed = self.xp.column_stack([self.xp.zeros_like(self.center), self.loadings])
         fixed[:, self.free] = 0.0  # what is fixed explains its share first
-        linear = 0 * fixed + like(self.center, prior @ expected)
+        linear = self.xp.zeros_like(fixed) + like(self.center, prior @ expected)
         if self.free[0]:  # c_j is sought as a change from where it was
             linear -= (self.center / self.unit)[:, None] * like(self.center, prior[0])
         at, spread, residual = rows.engine.column_posterior(sums, fixed, self.free, precision, prior, linear)
@@ -245,7 +248,7 @@ class _Columns:
         return replace(
             self,
             center=self.center + self.unit * at[:, 0],
-            loadings=1.0 * at[:, 1:],
+            loadings=self.xp.asarray(at[:, 1:], copy=True),
             spread=spread,
             noise=rows.noise(residual, mean_noise).clip(self.floor),
             mean_noise=mean_noise,
@@ -256,14 +259,14 @@ class _Columns:
     def with_own_noise(self, rows: Rows) -> _Columns:
         """The same columns with the noise that each has when each is weighed by its own."""
         sums = rows.engine.posterior_sums(replace(self, alike=False).known(rows))
-        at = self.xp.column_stack([0 * self.center, self.loadings])
+        at = self.xp.column_stack([self.xp.zeros_like(self.center), self.loadings])
         a, c = np.tril_indices(at.shape[1])
         twice = like(at, np.where(a == c, 1.0, 2.0))
         moments = sums.second[:, : len(a)] * twice
         residual = sums.squares - 2 * (at * sums.first[:, : at.shape[1]]).sum(1)
         residual += (moments * (at[:, a] * at[:, c] + self.spread)).sum(1)
         noise = rows.noise(residual, max(float(residual.sum() / rows.counts.sum()), self.floor)).clip(self.floor)
-        spread = 1 * self.spread
+        spread = self.xp.asarray(self.spread, copy=True)
         if self.free[0]:
             spread[:, 0] = 1 / (1 / self.prior_covariance[0, 0] + sums.second[:, 0] / noise)
         return replace(self, noise=noise, spread=spread)
@@ -290,8 +293,8 @@ class _Columns:
         then turned to its principal axes. Columns never seen beside another are not placed in it.
         """
         k, effect, alone = len(self.row_mean), int(start.row_variance > 0), ~placed
-        root, noise = _root(self.row_covariance), 1.0 * self.noise
-        spread = 0 * self.xp.asarray(self.spread, dtype=self.xp.float64)
+        root, noise = _root(self.row_covariance), self.xp.asarray(self.noise, copy=True)
+        spread = self.xp.zeros_like(self.spread, dtype=self.xp.float64)
         loadings = self.loadings @ like(self.loadings, root)
         noise[alone] += (loadings[alone, effect:] ** 2).sum(1)
         loadings[alone, effect:] = 0.0

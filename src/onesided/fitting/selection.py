@@ -34,15 +34,15 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.errors import InputError
-from onesided.fitting.moment_solution import NOISE_FLOOR, Center, check_fittable, moment_solution
+from onesided.fitting.moment_solution import NOISE_FLOOR
 from onesided.fitting.objective.rows import Diagonal
-from onesided.fitting.refinement import MEMORY, PASSES, refine, working_memory
+from onesided.fitting.refinement import MEMORY, working_memory
+from onesided.fitting.row_space import fit_row_space
+from onesided.fitting.setting import Center, Setting, check_fittable
 from onesided.fitting.solvers.result import Progress, begin
-from onesided.model.imputation import BestLinearPredictor
-from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import column_means, column_sums
 from onesided.panels.panel import Panel
-from onesided.storage.checkpoint import NOWHERE, Checkpoint, Work
+from onesided.storage.checkpoint import Checkpoint
 
 Array = npt.NDArray[Any]
 Rule = Literal["best", "one-standard-error"]
@@ -57,60 +57,10 @@ SEARCH_PASSES = 12  # of a refinement that is only scored
 SCORED_ENTRIES = 20_000
 FOLDS = 5
 LATER = 3.0  # fits of the rank chosen, in cost, that follow: for the blend and to all rows
-COARSE = 1e-3  # tolerance of a moment solution that is only the start of a refinement
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a row space is fitted with.
-
-    >>> from onesided import synthetic
-    >>> panel = synthetic.sample_fixed(synthetic.noisy_mixture(500, 20, 2, sigma=0.5, rng=0), 6, rng=1)
-    >>> found = [fit_row_space(panel, Setting(rank), rng=0) for rank in (0, 1)]
-    >>> [round(float(one.noise_variance.mean()), 2) for one in found]  # a factor leaves less of it
-    [0.02, 0.01]
-    """
-
-    rank: int
-    center: Center = "columns"
-    diagonal: Diagonal = "free"
-    refined: bool = True
-    weight_exponent: float = -0.5
-    ridge: float = 1.0
-    tol: float = 1e-6
-    max_passes: int = 300
-
-
-def fit_row_space(
-    panel: Panel,
-    setting: Setting,
-    rng: int | np.random.Generator,
-    *,
-    passes: int = PASSES,
-    progress: Progress | None = None,
-    work: Work = NOWHERE,
-) -> RowSpace:
-    """The moment solution of a setting and, if asked, its refinement, on the rows of positive weight."""
-    found = moment_solution(
-        panel,
-        rank=setting.rank,
-        center=setting.center,
-        diagonal=setting.diagonal,
-        weight_exponent=setting.weight_exponent,
-        ridge=setting.ridge,
-        tol=max(setting.tol, COARSE) if setting.refined else setting.tol,
-        max_passes=setting.max_passes,
-        rng=rng,
-        progress=progress,
-        work=work,
-    )
-    if not setting.refined:
-        return found
-    return refine(panel, found, center=setting.center, passes=passes, progress=progress, work=work)
 
 
 def cost(rank: int) -> float:
-    """What a fit of a rank costs beside one of rank 0, roughly: for telling how long is left.
+    """What a fit of a rank costs beside one of rank 0, roughly: for the progress bar.
 
     >>> cost(0), cost(32)
     (1.0, 10.0)
@@ -127,7 +77,7 @@ class Trial:
 
     >>> from onesided import synthetic
     >>> panel = synthetic.sample_fixed(synthetic.noisy_mixture(500, 20, 2, sigma=0.5, rng=0), 6, rng=1)
-    >>> trials = select(panel, Setting(rank=0), ranks=(0, 1)).trials
+    >>> trials = select(panel, Setting(rank=0), Candidates(ranks=(0, 1))).trials
     >>> [(one.rank, round(one.rmse, 2), one.chosen) for one in trials]
     [(1, 0.12, True), (0, 0.15, False)]
     """
@@ -147,7 +97,7 @@ class Selection:
 
     >>> from onesided import synthetic
     >>> panel = synthetic.sample_fixed(synthetic.noisy_mixture(500, 20, 2, sigma=0.5, rng=0), 6, rng=1)
-    >>> found = select(panel, Setting(rank=0), ranks=(0, 1))
+    >>> found = select(panel, Setting(rank=0), Candidates(ranks=(0, 1)))
     >>> found.setting.rank, [one.rank for one in found.trials]  # two means differ in one direction
     (1, [1, 0])
     """
@@ -165,31 +115,37 @@ class Selection:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class Candidates:
+    """What is left open: the ranks to try, None where the rank is given; likewise centers and diagonals, or none."""
+
+    ranks: tuple[int, ...] | None = None
+    centers: tuple[Center, ...] = ()
+    diagonals: tuple[Diagonal, ...] = ()
+
+
 def select(
     panel: Panel,
     setting: Setting,
+    candidates: Candidates,
     *,
-    ranks: Iterable[int] | None = None,
-    centers: Iterable[Center] = (),
-    diagonals: Iterable[Diagonal] = (),
     rule: Rule = "best",
     rng: int | np.random.Generator = 0,
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Selection:
-    """Choose what is left open: the rank among ``ranks``, the center and the diagonal among those given.
-
-    ``setting`` fixes the rest. ``rule="one-standard-error"`` takes, of all that score within one standard error of
+    """Choose what is left open among the candidates; ``setting`` fixes the rest.
+    ``rule="one-standard-error"`` takes, of all that score within one standard error of
     the best, the one of lowest rank. With either rule rank 0 is taken where it scores within two.
 
     >>> from onesided import synthetic
     >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 30, 2, rng=0), 6, rng=1)
-    >>> select(panel, Setting(rank=0, center="none"), ranks=range(5)).setting.rank
+    >>> select(panel, Setting(rank=0, center="none"), Candidates(ranks=(0, 1, 2, 3, 4))).setting.rank
     2
     """
     search = _Search(panel, np.random.default_rng(rng), progress, checkpoint or Checkpoint())
+    ranks, centers, diagonals = candidates.ranks, candidates.centers, candidates.diagonals
     path = None if ranks is None else sorted({rank for rank in ranks if rank <= panel.n_columns})
-    centers, diagonals = tuple(centers), tuple(diagonals)
     if path == []:
         raise InputError("no rank to choose from: all are larger than the number of columns")
     search.most = search.cost_at_most(path or [setting.rank], len(centers), len(diagonals), path is not None)
@@ -294,12 +250,12 @@ class _Search:
         rows, weights, held_out = self.folds[fold], self.panel.row_weights.copy(), np.zeros(self.panel.n_rows)
         held_out[rows], weights[rows] = weights[rows], 0.0
         train = self.panel.with_row_weights(weights)
-        check_fittable(train, setting.rank)
+        check_fittable(train)
         work = self.checkpoint.work(f"rank {setting.rank} {setting.center} {setting.diagonal} fold {fold}")
 
         def score() -> dict[str, Any]:
-            found = fit_row_space(train, setting, self.seed, passes=SEARCH_PASSES, progress=self.progress, work=work)
-            return {"scores": BestLinearPredictor.of(found).leave_one_out(self.panel, held_out)[:, :2]}
+            fit = fit_row_space(train, setting, self.seed, passes=SEARCH_PASSES, progress=self.progress, work=work)
+            return {"scores": fit.row_space.predictor.leave_one_out(self.panel, held_out)[:, :2]}
 
         return np.asarray(work.done(score)["scores"])
 

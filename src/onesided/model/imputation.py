@@ -27,9 +27,9 @@ norm when a row has fewer entries than the rank.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,60 +40,29 @@ from onesided.engines.threads import cut, in_order
 from onesided.errors import InputError
 from onesided.kernels import cpu
 from onesided.kernels.reference import from_half
-from onesided.model.row_space import RowSpace
-from onesided.model.shrinkage import GroupVariances, shrinkage, shrunk
+from onesided.model.row_noise import ALIKE
 from onesided.panels.panel import Panel
+
+if TYPE_CHECKING:
+    from onesided.model.row_space import RowSpace
 
 Array = npt.NDArray[Any]
 
 CHUNK = 1 << 21  # numbers held at a time on the way to variances
-LEAST_SHRINKAGE = 5.0  # entries: a row of one or two says little of its noise
-LEAST_LEVEL = 0.8  # below it, variances are at the noise's floor, not fitted too closely
-
-
-@dataclass(frozen=True)
-class RowNoise:
-    """How rows differ in noise.
-
-    ``shrinkage`` is k, in entries: infinite where one row is as steady as another. ``level`` is the mean of e²/s² over
-    the rows that the model was fitted to.
-
-    >>> sums = np.array([5.0, 30.0])  # of e²/s² over ten entries each: a steady row, and one that is not
-    >>> RowNoise(shrinkage=10.0).scales(sums, np.full(2, 10), overlap=np.full(2, 10))
-    array([0.75, 2.  ])
-    """
-
-    shrinkage: float = np.inf
-    level: float = 1.0
-
-    def scales(self, sums: Array, counts: Array, overlap: Array) -> Array:
-        """What the variances of rows are multiplied with, given their sums of e²/s²."""
-        fitted = float(np.clip(self.level, LEAST_LEVEL, 1.0))
-        return np.asarray(shrunk(sums / fitted, counts, self.shrinkage, overlap=overlap, towards=max(self.level, 1.0)))
 
 
 @dataclass(frozen=True, eq=False)
 class BestLinearPredictor:
     """The best linear predictor of a row, with its predictive standard deviation.
 
-    >>> predictor = BestLinearPredictor(np.zeros(2), np.ones((2, 1)), np.full(2, 0.5))
+    >>> from onesided.model.row_space import RowSpace
+    >>> predictor = BestLinearPredictor(RowSpace(np.zeros(2), np.ones((2, 1)), np.full(2, 0.5)))
     >>> panel = Panel.from_dense([[3.0, np.nan]])
     >>> predictor.impute_at(panel, np.array([0]), np.array([1]))
     (array([2.]), array([0.91287093]))
     """
 
-    mean: Array
-    loadings: Array
-    noise_variance: Array
-    spread: Array | None = None  # V_j, lower halves
-    row_noise: RowNoise = RowNoise()
-    parts: Array | None = None  # of linked columns, by number
-    common: int = 0  # leading loadings that hold for columns of every part
-
-    @classmethod
-    def of(cls, found: RowSpace) -> BestLinearPredictor:
-        """The predictor from a row space."""
-        return cls(found.mean, found.loadings, found.noise_variance, found.spread)
+    space: RowSpace
 
     def coordinates(self, panel: Panel) -> Array:
         """q of every row: its posterior mean."""
@@ -115,33 +84,40 @@ class BestLinearPredictor:
         """Every row filled in; observed entries stay as they are."""
         return np.concatenate([filled for _, _, filled in panel.by_shards(self._impute)])
 
+    def impute_with_deviations(self, panel: Panel) -> tuple[Array, Array]:
+        """Every row filled in, and the standard deviation of each value: zero where it was observed."""
+        filled, deviation = zip(*(both for _, _, both in panel.by_shards(self._impute_with_deviations)), strict=True)
+        return np.concatenate(filled), np.concatenate(deviation)
+
     def _impute(self, panel: Panel) -> Array:
-        q = self.coordinates(panel)
-        filled: Array = self.mean + q @ self.loadings.T
+        return self._filled(panel, self.coordinates(panel))
+
+    def _impute_with_deviations(self, panel: Panel) -> tuple[Array, Array]:
+        """Each row is solved once, some rows at a time: so few that a device would wait for them."""
+        space, panel = self.space, panel.at(None)
+        coordinates, deviation = np.empty((panel.n_rows, space.loadings.shape[1])), np.empty(panel.shape)
+        step = max(1, CHUNK // max(1, space.loadings.size))
+        for first in range(0, panel.n_rows, step):
+            rows = np.arange(first, min(first + step, panel.n_rows))
+            some = panel.take_rows(rows)
+            q, covariance = self.posteriors(some)
+            coordinates[rows] = q
+            variance = self._variance(q, covariance)
+            if self._in_parts:
+                linked = self._linked(some, *np.indices(some.shape))
+                variance = np.where(linked, variance, self._variance(*self._elsewhere(q, covariance)))
+            deviation[rows] = np.sqrt(space.noise_variance + variance) * self._scales(some)[:, None]
+        deviation[observed_positions(panel)] = 0.0
+        return self._filled(panel, coordinates), deviation
+
+    def _filled(self, panel: Panel, q: Array) -> Array:
+        space = self.space
+        filled: Array = space.mean + q @ space.loadings.T
         if self._in_parts:
-            common = self.mean + q[:, : self.common] @ self.loadings[:, : self.common].T
+            common = space.mean + q[:, : space.n_common] @ space.loadings[:, : space.n_common].T
             filled = np.where(self._linked(panel, *np.indices(panel.shape)), filled, common)
         filled[observed_positions(panel)] = panel.values
         return filled
-
-    def deviations(self, panel: Panel) -> Array:
-        """The standard deviation of each value of :meth:`impute`; zero where it was observed."""
-        return np.concatenate([deviation for _, _, deviation in panel.by_shards(self._deviations)])
-
-    def _deviations(self, panel: Panel) -> Array:
-        deviation = np.empty(panel.shape)
-        step = max(1, CHUNK // max(1, self.loadings.size))
-        for first in range(0, panel.n_rows, step):
-            rows = np.arange(first, min(first + step, panel.n_rows))
-            part = panel.at(None).take_rows(rows)  # so few that a device would wait for them
-            q, covariance = self.posteriors(part)
-            variance = self._variance(q, covariance)
-            if self._in_parts:
-                linked = self._linked(part, *np.indices(part.shape))
-                variance = np.where(linked, variance, self._variance(*self._elsewhere(q, covariance)))
-            deviation[rows] = np.sqrt(self.noise_variance + variance) * self._scales(part)[:, None]
-        deviation[observed_positions(panel)] = 0.0
-        return deviation
 
     def impute_at(self, panel: Panel, rows: Array, columns: Array) -> tuple[Array, Array]:
         """Predictions at positions and their standard deviations, whether or not they were observed."""
@@ -160,7 +136,7 @@ class BestLinearPredictor:
     def _impute_at(self, panel: Panel, rows: Array, columns: Array) -> Array:
         """Of rows in order."""
         values, deviation = found = np.empty((2, len(rows)))
-        step = max(1, CHUNK // max(1, self.loadings.shape[1] ** 2))
+        step = max(1, CHUNK // max(1, self.space.loadings.shape[1] ** 2))
         for first in range(0, len(rows), step):  # so that no more covariances are held than that
             here = slice(first, first + step)
             asked, u = np.unique(rows[here], return_inverse=True)
@@ -170,38 +146,38 @@ class BestLinearPredictor:
                 u = u + len(asked) * ~self._linked(part, u, columns[here])
                 others = self._elsewhere(q, covariance)
                 q, covariance = np.concatenate([q, others[0]]), np.concatenate([covariance, others[1]])
-            x = self.loadings[columns[here]]
-            values[here] = self.mean[columns[here]] + np.einsum("ka,ka->k", q[u], x)
+            x = self.space.loadings[columns[here]]
+            values[here] = self.space.mean[columns[here]] + np.einsum("ka,ka->k", q[u], x)
             variance = np.einsum("ka,ka->k", np.einsum("ka,kab->kb", x, covariance[u]), x)
-            if self.spread is not None:
-                variance += np.einsum("kt,kt->k", _traces(q, covariance)[u], self.spread[columns[here]])
+            if self.space.spread is not None:
+                variance += np.einsum("kt,kt->k", _traces(q, covariance)[u], self.space.spread[columns[here]])
             scales = self._scales(part)[u % len(asked)]
-            deviation[here] = np.sqrt(self.noise_variance[columns[here]] + variance) * scales
+            deviation[here] = np.sqrt(self.space.noise_variance[columns[here]] + variance) * scales
         return found
 
     def _variance(self, q: Array, covariance: Array) -> Array:
         """Of what the model predicts, at every column for each row."""
-        variance: Array = np.einsum("uja,ja->uj", self.loadings @ covariance, self.loadings)
-        return variance if self.spread is None else variance + _traces(q, covariance) @ self.spread.T
+        variance: Array = np.einsum("uja,ja->uj", self.space.loadings @ covariance, self.space.loadings)
+        return variance if self.space.spread is None else variance + _traces(q, covariance) @ self.space.spread.T
 
     @property
     def _in_parts(self) -> bool:
-        return self.parts is not None and bool(self.parts.max(initial=0) > 0)
+        return self.space.measured is not None and self.space.measured.in_parts
 
     def _linked(self, panel: Panel, rows: Array, columns: Array) -> Array:
         """Whether each row has an entry in the part of a column."""
-        assert self.parts is not None
-        size = int(self.parts.max()) + 2
-        entries = np.repeat(np.arange(panel.n_rows), panel.row_counts) * size + self.parts[panel.columns]
-        return np.isin(rows * size + self.parts[columns], entries)
+        parts = self.space.known_of_columns.parts
+        size = int(parts.max()) + 2
+        entries = np.repeat(np.arange(panel.n_rows), panel.row_counts) * size + parts[panel.columns]
+        return np.isin(rows * size + parts[columns], entries)
 
     def _elsewhere(self, q: Array, covariance: Array) -> tuple[Array, Array]:
         """What is known of rows in parts of which they have no entry: of the factor nothing but the prior."""
         q, covariance = q.copy(), covariance.copy()
-        q[:, self.common :] = 0.0
-        covariance[:, self.common :] = 0.0
-        covariance[:, :, self.common :] = 0.0
-        covariance[:, self.common :, self.common :] = np.eye(q.shape[1] - self.common)
+        q[:, self.space.n_common :] = 0.0
+        covariance[:, self.space.n_common :] = 0.0
+        covariance[:, :, self.space.n_common :] = 0.0
+        covariance[:, self.space.n_common :, self.space.n_common :] = np.eye(q.shape[1] - self.space.n_common)
         return q, covariance
 
     def leave_one_out(self, panel: Panel, weights: Array) -> Array:
@@ -210,36 +186,24 @@ class BestLinearPredictor:
         The log score, e², e²/s², its square, and the overlap (:func:`onesided.kernels.reference.leave_one_out`).
         """
         engine = engine_for(panel, weights)
-        return host(engine.leave_one_out(self._known(engine)))
-
-    def learn_row_noise(self, panel: Panel) -> RowNoise:
-        """How the rows of a panel differ, those that were fitted."""
-        found = GroupVariances(panel.total(self._row_spread))
-        return RowNoise(shrinkage(found.within, found.between, LEAST_SHRINKAGE), found.level)
-
-    def _row_spread(self, panel: Panel) -> Array:
-        engine = engine_for(panel)
-        counting = panel.row_weights > 0
-        weights, counts = (engine.array(one[counting]) for one in (panel.row_weights, panel.row_counts))
-        _, _, sums, squares, overlap = engine.leave_one_out(self._known(engine)).T
-        return np.asarray(GroupVariances.of(sums, squares, counts, overlap=overlap, weights=weights).sums)
+        return host(engine.leave_one_out(self.columns_on(engine)))
 
     def _scales(self, panel: Panel) -> Array:
         """What the standard deviations of each row are multiplied with."""
-        if self.row_noise == RowNoise():
+        if self.space.row_noise == ALIKE:
             return np.ones(panel.n_rows)
         _, _, sums, _, overlap = self.leave_one_out(panel, np.ones(panel.n_rows)).T
-        return np.sqrt(self.row_noise.scales(sums, panel.row_counts, overlap))
+        return np.sqrt(self.space.row_noise.scales(sums, panel.row_counts, overlap))
 
-    def _known(self, engine: Engine) -> Any:
+    def columns_on(self, engine: Engine) -> Any:
         """The columns where an engine works, brought there once.
 
         In double precision: where an entry all but settles its own prediction, 1 − h is a small difference.
         """
         if engine.where not in self._brought:
             self._brought.clear()
-            mean, loadings, noise = map(engine.array, (self.mean, self.loadings, self.noise_variance))
-            spread = None if self.spread is None else engine.array(self.spread)
+            mean, loadings, noise = map(engine.array, (self.space.mean, self.space.loadings, self.space.noise_variance))
+            spread = None if self.space.spread is None else engine.array(self.space.spread)
             self._brought[engine.where] = engine.known(mean, loadings, noise, spread, exact=True)
         return self._brought[engine.where]
 
@@ -248,12 +212,12 @@ class BestLinearPredictor:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: one for name, one in self.__dict__.items() if name != "_brought"}  # it need not travel
+        return {"space": replace(self.space, column_ids=None)}  # what else there is need not travel
 
     def _solve(self, panel: Panel, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
         def solve(rows: Panel) -> list[tuple[Array, ...]]:
             engine = engine_for(rows)
-            full = (from_half(halves) for halves in engine.row_posteriors(self._known(engine)))
+            full = (from_half(halves) for halves in engine.row_posteriors(self.columns_on(engine)))
             return [keep(one[:, 0, 1:].copy(), one[:, 1:, 1:].copy()) for one in full]
 
         parts = [part for _, _, found in panel.by_shards(solve) for part in found]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from onesided.model.imputation import BestLinearPredictor
+from onesided.model.row_space import RowSpace
+from onesided.panels.ids import plain_id
 from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
@@ -33,21 +35,37 @@ class Recommended:
     standard_deviation: float
 
 
-def best_unseen(predictor: BestLinearPredictor, panel: Panel, candidates: Array, n: int) -> list[Array]:
-    """For each row, the positions of at most n of its unseen candidates, best first.
+def recommend(space: RowSpace, panel: Panel, n: int) -> list[list[Recommended]]:
+    """For each row, its n unseen columns of the highest predicted values, best first."""
+    best = best_unseen(space, panel, n)
+    rows = np.repeat(np.arange(panel.n_rows), [len(columns) for columns in best])
+    columns = np.concatenate(best) if best else np.empty(0, dtype=np.int64)
+    ids = np.arange(space.n_columns) if space.column_ids is None else space.column_ids
+    predicted = iter(zip(columns, *space.predictor.impute_at(panel, rows, columns), strict=True))
+    return [
+        [
+            Recommended(plain_id(ids[j]), float(value), float(deviation))
+            for j, value, deviation in islice(predicted, len(columns))
+        ]
+        for columns in best
+    ]
 
-    ``candidates`` tells of each column whether it may be recommended at all. Of those that are in another part of the
-    panel than all of the row's entries, nothing is known but the means: they are left out.
+
+def best_unseen(space: RowSpace, panel: Panel, n: int) -> list[Array]:
+    """For each row, the positions of at most n of its unseen columns, best first.
+
+    Columns never seen beside another are left out. Of columns in another part of the panel than all of the row's
+    entries nothing is known but the means: they are left out too.
     """
     best: list[Array] = []
     step = max(1, CHUNK // max(1, panel.n_columns))
     for first in range(0, panel.n_rows, step):
-        part = panel.take_rows(np.arange(first, min(first + step, panel.n_rows)))
-        values = predictor.impute(part)
-        allowed = candidates & predictor.reaches(part)
-        allowed[np.repeat(np.arange(part.n_rows), part.row_counts), part.columns] = False
-        for row, open_to in zip(values, allowed, strict=True):
-            at = np.flatnonzero(open_to)
+        some = panel.take_rows(np.arange(first, min(first + step, panel.n_rows)))
+        values = space.predictor.impute(some)
+        allowed = space.known_of_columns.supported & space.predictor.reaches(some)
+        allowed[np.repeat(np.arange(some.n_rows), some.row_counts), some.columns] = False
+        for row, unseen in zip(values, allowed, strict=True):
+            at = np.flatnonzero(unseen)
             kept = at if len(at) <= n else at[np.argpartition(-row[at], n - 1)[:n]]
             best.append(kept[np.argsort(-row[kept], kind="stable")])
     return best

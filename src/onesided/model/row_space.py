@@ -1,62 +1,183 @@
-"""What a fit finds: means, a factor and the noise around them."""
+"""The fitted model, held once: means, a factor, the noise around them, and what was measured of the columns.
+
+A fit makes a :class:`RowSpace`, a file stores one, and everything that is asked of a model is answered from it:
+predictions by its :attr:`~RowSpace.predictor`, entries of T by its :meth:`~RowSpace.second_moment`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from onesided.fitting.solvers.result import SolveResult
+from onesided.arrays import host, namespace
+from onesided.errors import InputError
+from onesided.model.axes import principal_axes
+from onesided.model.blend import NO_BLEND, Blend, blended_means
+from onesided.model.imputation import BestLinearPredictor
+from onesided.model.row_noise import ALIKE, RowNoise
+from onesided.model.second_moment import SecondMoment
+from onesided.model.uncertainty import Bootstrap
+from onesided.pairs.measured import Measured
+from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Refinement:
-    """How the variational passes ended: ``change`` is what the last one moved, as a share of what it could move.
-
-    >>> from onesided import synthetic
-    >>> from onesided.fitting.moment_solution import moment_solution
-    >>> from onesided.fitting.refinement import refine
-    >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 30, 2, rng=0), 6, rng=1)
-    >>> found = refine(panel, moment_solution(panel, rank=2, center="none"), center="none").refinement
-    >>> found.passes < 40, found.change < 1e-3  # it settled before the limit of passes
-    (True, True)
-    """
-
-    passes: int
-    change: float
-
-
 @dataclass(frozen=True, eq=False)
 class RowSpace:
-    """What was recovered: ``T ≈ μμᵀ + τ²11ᵀ + XXᵀ``, the noise around it, and how the solver ended.
+    """``T ≈ μμᵀ + τ²11ᵀ + XXᵀ`` and the noise around it.
 
-    ``row_variance`` is τ², zero where rows have no effect of their own. ``spread`` holds the posterior covariance
-    of (μ_j, y_j), where y_j = (τ, x_j) or x_j, as lower halves; None where columns are taken as known, as without a
-    ``refinement``.
+    Parameters
+    ----------
+    mean : array of d
+        μ.
+    factor : array of d × r
+        X.
+    noise_variance : array of d
+        ψ, the variance of an entry around the row space; zero for a method that has no model of it.
+    row_variance : float
+        τ², the variance of the row effect; zero where rows have none.
+    spread : array, optional
+        Posterior covariances V_j of (μ_j, y_j), with y_j = (τ, x_j) or x_j, as lower halves. None where columns are
+        taken as known.
+    row_noise : RowNoise
+        How rows differ in noise.
+    blend : Blend
+        How far measured entries and means of T are trusted beside the model's.
+    measured : Measured, optional
+        What the panel measures of its columns. T needs it; a fit that is only scored does without.
+    column_ids : array of d, optional
+        None where columns go by position.
+    measurement_noise : float or array of d, optional
+        Known variance of the measurement noise, which T is to be without.
 
-    >>> from onesided import synthetic
-    >>> truth = synthetic.linear_mixture(2000, 30, 2, rng=0)
-    >>> found = moment_solution(synthetic.sample_fixed(truth, 6, rng=1), rank=2)
-    >>> error = np.outer(found.mean, found.mean) + found.factor @ found.factor.T - truth.second_moment()
-    >>> bool(np.linalg.norm(error) < 0.15 * np.linalg.norm(truth.second_moment()))
-    True
+    Examples
+    --------
+    >>> space = RowSpace(np.zeros(2), np.array([[1.0], [2.0]]), np.full(2, 0.5))
+    >>> space.predictor.impute(Panel.from_dense([[1.5, np.nan]])).round(3)
+    array([[1.5, 2. ]])
+    >>> RowSpace(np.zeros(2), np.ones((3, 1)), np.ones(2))
+    Traceback (most recent call last):
+    onesided.errors.InputError: a row space of 2 columns has a factor of shape (3, 1); expected (2, 1)
     """
 
     mean: Array
     factor: Array
     noise_variance: Array
-    solve: SolveResult
     row_variance: float = 0.0
     spread: Array | None = None
-    refinement: Refinement | None = None
+    row_noise: RowNoise = ALIKE
+    blend: Blend = NO_BLEND
+    measured: Measured | None = None
+    column_ids: Array | None = None
+    measurement_noise: Any = None
+
+    def __post_init__(self) -> None:
+        d, k = len(self.mean), self.rank + self.n_common + 1
+        shapes = {
+            "a mean": (self.mean, (d,)),
+            "a factor": (self.factor, (d, self.rank)),
+            "a noise variance": (self.noise_variance, (d,)),
+            "a spread": (self.spread, (d, k * (k + 1) // 2)),
+            "column ids": (self.column_ids, (d,)),
+        }
+        if self.measured is not None:
+            shapes |= {f"measured {name}": (value, (d,)) for name, value in vars(self.measured).items()}
+        for name, (array, shape) in shapes.items():
+            if array is not None and array.shape != shape:
+                raise InputError(f"a row space of {d} columns has {name} of shape {array.shape}; expected {shape}")
 
     @property
+    def n_columns(self) -> int:
+        """d."""
+        return len(self.mean)
+
+    @property
+    def rank(self) -> int:
+        """r."""
+        return int(self.factor.shape[1])
+
+    @property
+    def n_common(self) -> int:
+        """How many leading loadings hold for columns of every part: one with a row effect, otherwise none."""
+        return int(self.row_variance > 0)
+
+    @cached_property
     def loadings(self) -> Array:
         """What a row's coordinates are multiplied with: τ for its effect, if it has one, then X."""
         if self.row_variance == 0:
             return self.factor
         return np.column_stack([np.full(len(self.factor), np.sqrt(self.row_variance)), self.factor])
+
+    @property
+    def blended_mean(self) -> Array:
+        """The means of T: the model's, blended with the measured ones."""
+        measured = self.known_of_columns
+        return blended_means(self.mean, measured.means, measured.counts, self.blend.means)
+
+    @property
+    def known_of_columns(self) -> Measured:
+        """``measured``, where it is needed."""
+        if self.measured is None:
+            raise InputError("this row space was fitted only to be scored: nothing was measured of its columns")
+        return self.measured
+
+    def measured_on(self, panel: Panel, measured: Measured | None = None) -> RowSpace:
+        """The same row space with what a panel measures of its columns, and with their ids."""
+        ids = panel.column_ids if panel.has_column_ids else None
+        return replace(self, measured=measured or Measured.from_panel(panel), column_ids=ids)
+
+    @cached_property
+    def predictor(self) -> BestLinearPredictor:
+        """The best linear predictor of rows."""
+        return BestLinearPredictor(self)
+
+    def components(self, array: Callable[[Array], Any] = np.asarray) -> tuple[Array, Array]:
+        """An orthonormal basis of the row space, as rows, and the eigenvalues of τ²11ᵀ + XXᵀ, descending.
+
+        ``array`` brings the loadings to where they are turned to their axes.
+        """
+        vectors = principal_axes(array(self.loadings))
+        lengths = (vectors**2).sum(0) ** 0.5
+        return host(vectors / namespace(lengths).where(lengths > 0, lengths, 1.0)).T, host(lengths) ** 2
+
+    def second_moment(self, panel: Panel | None = None, *, bootstrap: Bootstrap | None = None) -> SecondMoment:
+        """T, blended with what is measured where the panel is at hand."""
+        return SecondMoment(
+            self.loadings,
+            self._without_noise(self.known_of_columns),
+            mean=self.blended_mean if np.any(self.mean) else None,
+            column_ids=self.column_ids,
+            panel=panel,
+            kappa=np.inf if panel is None else self.blend.pairs,
+            output="blend",
+            bootstrap=bootstrap,
+            common=self.n_common,
+        )
+
+    def covariance(self, panel: Panel | None = None) -> SecondMoment:
+        """T of values less the means of T."""
+        mean = self.blended_mean
+        return SecondMoment(
+            self.loadings,
+            self._without_noise(self.known_of_columns.around(mean)),
+            column_ids=self.column_ids,
+            panel=None if panel is None else panel.centred(mean),
+            kappa=np.inf if panel is None else self.blend.pairs,
+            output="blend",
+            common=self.n_common,
+        )
+
+    def _without_noise(self, measured: Measured) -> Measured:
+        return measured if self.measurement_noise is None else measured.without(self.measurement_noise)
+
+
+def without_noise(factor: Array, mean: Array | None = None) -> RowSpace:
+    """The row space of a method that has no model of the noise, and perhaps no means."""
+    nothing = np.zeros(len(factor))
+    return RowSpace(nothing if mean is None else mean, factor, nothing)

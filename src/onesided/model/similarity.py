@@ -36,7 +36,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.model.imputation import BestLinearPredictor
+from onesided.model.row_space import RowSpace
+from onesided.model.second_moment import SecondMoment
+from onesided.panels.ids import plain_id
 from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
@@ -63,50 +65,60 @@ class Similar:
     count: float | None
 
 
-def correlations(predictor: BestLinearPredictor, column: int) -> Array:
+def most_similar(space: RowSpace, T: SecondMoment, column: int, n: int) -> list[Similar]:
+    """The n columns most correlated with one, best first; of those that a chain of rows links to it."""
+    measured = space.known_of_columns
+    linked = measured.supported & (measured.parts == measured.parts[column]) & measured.supported[column]
+    linked[column] = False
+    rho, others = correlations(space, column), np.flatnonzero(linked)
+    best = others[np.argsort(-rho[others], kind="stable")[:n]]
+    if T.panel is None:
+        return [Similar(plain_id(T.column_ids[j]), float(rho[j]), None, None) for j in best]
+    errors = standard_errors(space, T.panel, column, best, np.random.default_rng(0))
+    counts = T.shared_rows([column], best)[0] if len(best) else []
+    return [
+        Similar(plain_id(T.column_ids[j]), float(rho[j]), float(error), float(count))
+        for j, error, count in zip(best, errors, counts, strict=True)
+    ]
+
+
+def correlations(space: RowSpace, column: int) -> Array:
     """ρ of a column with every column; with itself too."""
-    X, s = _loadings(predictor), deviations(predictor)
+    X, s = space.factor, deviations(space)
     return np.asarray((X @ X[column]) / (s * s[column]))
 
 
-def deviations(predictor: BestLinearPredictor) -> Array:
+def deviations(space: RowSpace) -> Array:
     """s of every column."""
-    variance = np.sum(_loadings(predictor) ** 2, axis=1) + predictor.noise_variance
-    if predictor.spread is not None:
-        k = predictor.loadings.shape[1] + 1
-        own = np.array([a * (a + 1) // 2 + a for a in range(1 + predictor.common, k)], dtype=np.int64)
-        variance = variance + predictor.spread[:, own].sum(axis=1)
+    variance = np.sum(space.factor**2, axis=1) + space.noise_variance
+    if space.spread is not None:
+        k = space.loadings.shape[1] + 1
+        own = np.array([a * (a + 1) // 2 + a for a in range(1 + space.n_common, k)], dtype=np.int64)
+        variance = variance + space.spread[:, own].sum(axis=1)
     return np.asarray(np.sqrt(variance))
 
 
-def standard_errors(
-    predictor: BestLinearPredictor, panel: Panel, column: int, others: Array, rng: np.random.Generator
-) -> Array:
+def standard_errors(space: RowSpace, panel: Panel, column: int, others: Array, rng: np.random.Generator) -> Array:
     """Of ρ of a column with others."""
-    X, s = _loadings(predictor), deviations(predictor)
-    own = _covariance(predictor, panel, column, rng)
-    variance = [X[j] @ own @ X[j] + X[column] @ _covariance(predictor, panel, j, rng) @ X[column] for j in others]
+    X, s = space.factor, deviations(space)
+    own = _covariance(space, panel, column, rng)
+    variance = [X[j] @ own @ X[j] + X[column] @ _covariance(space, panel, j, rng) @ X[column] for j in others]
     return np.asarray(np.sqrt(np.array(variance)) / (s[column] * s[others]))
 
 
-def _loadings(predictor: BestLinearPredictor) -> Array:
-    """X, without the row effect."""
-    return predictor.loadings[:, predictor.common :]
-
-
-def _covariance(predictor: BestLinearPredictor, panel: Panel, column: int, rng: np.random.Generator) -> Array:
+def _covariance(space: RowSpace, panel: Panel, column: int, rng: np.random.Generator) -> Array:
     """C of a column's loadings."""
-    X = _loadings(predictor)
+    X = space.factor
     having = panel.rows_having(column)
     having = having[panel.row_weights[having] > 0]
     drawn = having if len(having) <= ROWS else np.sort(rng.choice(having, ROWS, replace=False))
     size = np.mean(X**2, axis=0)
     information = np.diag(1.0 / np.where(size > 0, size, 1.0))
     if len(drawn):
-        z, S = predictor.posteriors(_without(panel.take_rows(drawn), column))
-        y = predictor.loadings[column]
-        noise = predictor.noise_variance[column] + np.einsum("a,uab,b->u", y, S, y)
-        q, weights = z[:, predictor.common :], panel.row_weights[drawn] * (len(having) / len(drawn))
+        z, S = space.predictor.posteriors(_without(panel.take_rows(drawn), column))
+        y = space.loadings[column]
+        noise = space.noise_variance[column] + np.einsum("a,uab,b->u", y, S, y)
+        q, weights = z[:, space.n_common :], panel.row_weights[drawn] * (len(having) / len(drawn))
         information = information + (q * (weights / noise)[:, None]).T @ q
     return np.asarray(np.linalg.inv(information))
 

@@ -44,6 +44,11 @@ class Measured:
         """Whether each column shares a row with another."""
         return np.asarray(self.parts != ALONE)
 
+    @property
+    def in_parts(self) -> bool:
+        """Whether columns fall into parts that no chain of rows links."""
+        return bool(self.parts.max(initial=0) > 0)
+
     def linked(self, i: int, j: int) -> bool:
         """Whether a chain of rows links two columns."""
         return bool(self.parts[i] == self.parts[j] != ALONE)

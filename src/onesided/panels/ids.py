@@ -190,3 +190,12 @@ def row_selection(given: Any, n_rows: int, row_ids: Array | None) -> Array:
             "take it once and give it a larger weight: with_row_weights()"
         )
     return rows
+
+
+def plain_id(given: Any) -> Any:
+    """An id as Python has it, not as a scalar of numpy.
+
+    >>> plain_id(np.int64(7)), plain_id("tea")
+    (7, 'tea')
+    """
+    return given.item() if isinstance(given, np.generic) else given

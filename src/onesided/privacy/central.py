@@ -38,7 +38,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 from onesided.engines.threads import single_blas_thread
 from onesided.errors import InputError
-from onesided.fitting.moment_solution import Center
+from onesided.fitting.setting import Center, Fit
 from onesided.fitting.solvers.lbfgs import lbfgs
 from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.fitting.solvers.spectral import top_eigenpairs
@@ -46,7 +46,7 @@ from onesided.model.axes import principal_axes
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
 from onesided.privacy.curator import GRID, UNIT, Curator
-from onesided.privacy.released import Columns, Released, assembled, likely, row_effect
+from onesided.privacy.released import Columns, assembled, likely, row_effect
 
 Array = npt.NDArray[Any]
 
@@ -69,7 +69,7 @@ def check_columns(n_columns: int) -> None:
 
 def release_by_pairs(
     curator: Curator, rank: int, center: Center, rng: np.random.Generator, progress: Progress | None = None
-) -> Released:
+) -> Fit:
     """Fit to noisy pair moments; ``rng`` is for the eigensolver's start."""
     d = curator.rows.n_columns
     sums, counts, first = ask_pairs(curator)
@@ -91,7 +91,7 @@ def release_by_pairs(
     with single_blas_thread():
         loss = _PairLoss(d, upper, sums, counts, noise, typical, row_variance)
         solve = loss.minimised(rank, rng, progress)
-    return assembled(curator.privacy, curator.account(), columns, means, typical, solve.factor, row_variance, solve)
+    return assembled(curator, columns, means, typical, solve.factor, row_variance, solve)
 
 
 def ask_pairs(curator: Curator) -> tuple[Array, Array, Array]:

@@ -47,13 +47,13 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.engines.threads import RowBlocks
-from onesided.fitting.moment_solution import Center
+from onesided.fitting.setting import Center, Fit
 from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.kernels import clipped
 from onesided.panels.panel import Panel
 from onesided.privacy.curator import UNIT, Curator
 from onesided.privacy.plan import Privacy
-from onesided.privacy.released import EARNED, Columns, Released, assembled, likely, row_effect
+from onesided.privacy.released import EARNED, Columns, assembled, likely, row_effect
 
 Array = npt.NDArray[Any]
 
@@ -64,7 +64,7 @@ CLIP, LEAST_CLIP, MOST_CLIP = 0.23, 0.5, 8.0
 
 def release_by_gradient(
     curator: Curator, rank: int, center: Center, rng: np.random.Generator, progress: Progress | None = None
-) -> Released:
+) -> Fit:
     """Fit by noisy passes; ``rng`` is for the start, which is public."""
     spent = sum(SHARES.values()) - (0.0 if rank else SHARES["passes"])  # without a factor there are no passes
     columns = ask_columns(curator, SHARES["columns"] / spent)
@@ -76,9 +76,7 @@ def release_by_gradient(
         factor = _passes(curator, overall, means, row_variance, rank, rng, progress)
         passes, detail = curator.privacy.passes, ""
     solve = SolveResult(factor, "completed", (), passes, detail)
-    return assembled(
-        curator.privacy, curator.account(), columns, means, overall.mean_square, factor, row_variance, solve
-    )
+    return assembled(curator, columns, means, overall.mean_square, factor, row_variance, solve)
 
 
 def ask_columns(curator: Curator, share: float) -> Columns:

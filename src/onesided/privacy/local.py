@@ -26,10 +26,9 @@ import numpy as np
 from onesided.fitting.moment_solution import NOISE_FLOOR
 from onesided.model.axes import principal_axes
 from onesided.model.row_space import RowSpace
-from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
 from onesided.privacy.curator import Curator
-from onesided.privacy.released import LEAST_NOISE, MOST_COMMON, Released, likely, possible, shrunk
+from onesided.privacy.released import LEAST_NOISE, MOST_COMMON, likely, possible, shrunk
 
 
 def noised_values(curator: Curator) -> Panel:
@@ -45,8 +44,8 @@ def _in_units_of_data(rows: Panel, middle: float, half: float) -> Panel:
     return Panel(rows.indptr, rows.columns, middle + half * rows.values, rows.n_columns, column_ids=ids)
 
 
-def without_noise(curator: Curator, found: RowSpace, measured: Measured) -> Released:
-    """What a fit to noisy values has found, the known noise taken off, and nothing of single columns' rows.
+def without_noise(curator: Curator, found: RowSpace) -> RowSpace:
+    """The row space of noisy values with the known noise taken off, and nothing of single columns' rows.
 
     Means are shrunk by it and held to the bounds, and directions that noise alone might have are dropped: the
     covariance of d columns, each pair seen N₂ times on average, has eigenvalues up to 2 v √(d/N₂) from noise, v the
@@ -55,6 +54,7 @@ def without_noise(curator: Curator, found: RowSpace, measured: Measured) -> Rele
     """
     plan, rows, d = curator.privacy, curator.rows, curator.rows.n_columns
     noise = (plan.half * curator.releases[0].deviation) ** 2
+    measured = found.known_of_columns
     counts, seen = measured.counts, measured.counts > 0
     number = float(counts.sum())
     total = float(counts @ measured.around(found.mean).diagonal) / number
@@ -82,4 +82,4 @@ def without_noise(curator: Curator, found: RowSpace, measured: Measured) -> Rele
         means=mean,
         counts=np.where(seen, float(counts[seen].mean()), 0.0),
     )
-    return Released(RowSpace(mean, factor, left, found.solve, row_variance), kept, curator.account())
+    return RowSpace(mean, factor, left, row_variance, measured=kept, column_ids=found.column_ids)

@@ -10,12 +10,12 @@ import numpy.typing as npt
 from scipy.stats import truncnorm
 
 from onesided.fitting.moment_solution import NOISE_FLOOR
+from onesided.fitting.setting import Fit
 from onesided.fitting.solvers.result import SolveResult
 from onesided.model.axes import principal_axes
 from onesided.model.row_space import RowSpace
 from onesided.pairs.measured import Measured
-from onesided.privacy.curator import Account
-from onesided.privacy.plan import Privacy
+from onesided.privacy.curator import Curator
 
 Array = npt.NDArray[Any]
 
@@ -23,15 +23,6 @@ LEAST_NOISE = 0.1  # of that of all columns: a column's own, being noisy, may no
 EARNED = 2.0  # standard errors by which a direction, or the row effect, must stand out from noise
 NARROW = 1e-3  # standard errors between the least and the most that a number can be
 MOST_COMMON = 0.9  # of the mean square: the row effect is not all there is
-
-
-@dataclass(frozen=True, eq=False)
-class Released:
-    """A row space, what is known of columns, and what both have cost."""
-
-    row_space: RowSpace
-    measured: Measured
-    account: Account
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,24 +109,23 @@ def row_effect(estimate: float, error: float, mean_square: float) -> float:
 
 
 def assembled(
-    privacy: Privacy,
-    account: Account,
+    curator: Curator,
     columns: Columns,
     means: Array,
     typical: float,
     factor: Array,
     row_variance: float,
     solve: SolveResult,
-) -> Released:
-    """The model in the units of the data, from what was found in those of the curator."""
-    half, middle = privacy.half, privacy.middle
+) -> Fit:
+    """The row space in the units of the data, from what was released in those of the curator."""
+    half, middle = curator.privacy.half, curator.privacy.middle
     factor = principal_axes(possible(factor, 1.0 - row_variance))
     explained = np.sum(factor**2, axis=1) + row_variance
     variances = np.maximum(columns.variances(means, typical), explained)
     left = max(typical - float(explained.mean()), NOISE_FLOOR * typical)
     noise = np.maximum(variances - explained, LEAST_NOISE * left)
     mean = middle + half * means
-    space = RowSpace(mean, half * factor, half**2 * noise, solve, half**2 * row_variance)
+    space = RowSpace(mean, half * factor, half**2 * noise, half**2 * row_variance)
     seen = np.maximum(np.rint(columns.counts), 1.0)  # a column of the plan counts as seen
     measured = Measured(mean**2 + half**2 * variances, mean, seen, np.zeros(len(mean), dtype=np.int64))
-    return Released(space, measured, account)
+    return Fit(space.measured_on(curator.rows, measured), solve)

@@ -30,13 +30,13 @@ import numpy.typing as npt
 from scipy.stats import norm
 
 from onesided.engines.threads import single_blas_thread
-from onesided.estimators.base import with_weights_as_counts
 from onesided.estimators.completion import OneSidedCompletion
-from onesided.fitting.selection import EARNED, enough_rows, fit_row_space
-from onesided.model.imputation import BestLinearPredictor
+from onesided.fitting.row_noise import learn_row_noise
+from onesided.fitting.row_space import fit_row_space
+from onesided.fitting.selection import EARNED, enough_rows
+from onesided.fitting.setting import with_weights_as_counts
 from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import column_means, column_sums
-from onesided.pairs.linkage import linked_parts
 from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
@@ -79,8 +79,7 @@ class Refit:
     train: Panel  # all rows, those held out with weight zero
     weights: Array  # of all rows, those held out too
     held_out: Array  # positions of rows, 20,000 at most
-    found: RowSpace
-    predictor: BestLinearPredictor
+    space: RowSpace
     sampled: bool  # whether rows of the panel were left out altogether
 
     @classmethod
@@ -97,17 +96,11 @@ class Refit:
         if not np.any(weights[part.row_counts > 1]):
             return None
         train = part.with_row_weights(weights)
-        found = fit_row_space(train, model.fitted_setting(), int(rng.integers(2**31)))
-        predictor = BestLinearPredictor.of(found)
-        predictor = replace(
-            predictor,
-            row_noise=predictor.learn_row_noise(train),
-            parts=linked_parts(train),
-            common=int(found.row_variance > 0),
-        )
+        space = fit_row_space(train, model.fitted_setting(), int(rng.integers(2**31))).row_space
+        space = replace(space, row_noise=learn_row_noise(space, train)).measured_on(train)
         if len(held_out) > SCORED_ROWS:
             held_out = np.sort(rng.choice(held_out, SCORED_ROWS, replace=False))
-        return cls(train, part.row_weights, held_out, found, predictor, part is not panel)
+        return cls(train, part.row_weights, held_out, space, part is not panel)
 
     def scored(self) -> Panel:
         """The held-out rows, with their own weights and without ids."""
@@ -147,7 +140,7 @@ def scores(refit: Refit) -> dict[str, Score]:
     own = column_sums(train)
     level = float(own.sums.sum() / own.counts.sum())
     with single_blas_thread():
-        log_score, squares = refit.predictor.leave_one_out(rows, np.ones(rows.n_rows))[:, :2].T
+        log_score, squares = refit.space.predictor.leave_one_out(rows, np.ones(rows.n_rows))[:, :2].T
     plain = {"constant": np.full(len(means), level), "column means": means}
     off = {name: _sums(rows, (rows.values - center[rows.columns]) ** 2) for name, center in plain.items()}
     found: dict[str, Score] = {}
@@ -182,11 +175,11 @@ def earned(model: OneSidedCompletion, refit: Refit, found: dict[str, Score]) -> 
     if model.center_ != "both":
         gain, error = found["model"].explained, found["model"].explained_error
         return None if gain is None or error is None else gain > EARNED * error
-    bare = fit_row_space(refit.train, replace(model.fitted_setting(), rank=0), 0)
+    bare = fit_row_space(refit.train, replace(model.fitted_setting(), rank=0), 0).row_space
     rows = refit.scored()
     with single_blas_thread():
         squares, without = (
-            BestLinearPredictor.of(one).leave_one_out(rows, np.ones(rows.n_rows))[:, 1] for one in (refit.found, bare)
+            space.predictor.leave_one_out(rows, np.ones(rows.n_rows))[:, 1] for space in (refit.space, bare)
         )
     if not rows.row_weights @ without > 0:
         return None
@@ -218,7 +211,7 @@ def coverage(refit: Refit, rng: np.random.Generator) -> tuple[tuple[Coverage, ..
     entries = np.sort(entries[: max(1, affordable)])
     taken, columns = of_row[entries], rows.columns[entries]
     with single_blas_thread():
-        values, deviations = refit.predictor.impute_at(
+        values, deviations = refit.space.predictor.impute_at(
             without_entries(rows, entries), np.arange(len(entries)), columns.astype(np.int64)
         )
     off = np.abs(rows.values[entries] - values)

@@ -28,7 +28,7 @@ from scipy.stats import t as student
 
 from onesided.engines.threads import single_blas_thread
 from onesided.estimators.completion import OneSidedCompletion
-from onesided.fitting.blending import blended_means
+from onesided.model.blend import blended_means
 from onesided.model.second_moment import SecondMoment
 from onesided.pairs.column_sums import column_means
 from onesided.pairs.lookup import some_columns
@@ -226,7 +226,7 @@ def _jackknife(values: Array) -> float:
 
 def _second_moment(model: OneSidedCompletion, refit: Refit, trained: PairMoments, columns: Array) -> SecondMoment:
     """T as the model gives it, from the rows fitted, for some columns."""
-    found = refit.found
+    found = refit.space
     with single_blas_thread():
         whole = Measured.from_panel(refit.train)
     measured = Measured(*(one[columns] for one in (whole.diagonal, whole.means, whole.counts, whole.parts)))

@@ -29,8 +29,8 @@ from sklearn.utils.validation import check_is_fitted
 from onesided import __version__
 from onesided.column_names import Names, read_names
 from onesided.errors import InputError, counted, examples
-from onesided.estimators.base import with_weights_as_counts
 from onesided.estimators.completion import OneSidedCompletion
+from onesided.fitting.setting import with_weights_as_counts
 from onesided.panels.panel import Panel, as_panel
 from onesided.report.bands import SpectrumBands
 from onesided.report.components import Components

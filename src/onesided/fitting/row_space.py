@@ -1,0 +1,38 @@
+"""From a panel and a setting to a row space: the moment solution and, if asked, its refinement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from onesided.fitting.moment_solution import moment_solution
+from onesided.fitting.refinement import PASSES, refine
+from onesided.fitting.setting import Fit, Setting
+from onesided.fitting.solvers.result import Progress
+from onesided.panels.panel import Panel
+from onesided.storage.checkpoint import NOWHERE, Work
+
+COARSE = 1e-3  # tolerance of a moment solution that is only the start of a refinement
+
+
+def fit_row_space(
+    panel: Panel,
+    setting: Setting,
+    rng: int | np.random.Generator,
+    *,
+    passes: int = PASSES,
+    progress: Progress | None = None,
+    work: Work = NOWHERE,
+) -> Fit:
+    """Fit the rows of positive weight, with at most so many variational passes.
+
+    >>> panel = Panel.from_dense([[1.0, 2.0, np.nan], [2.0, 4.0, 1.0], [3.0, np.nan, 2.0]])
+    >>> fit_row_space(panel, Setting(1, refined=False), rng=0).solve.status
+    'converged'
+    """
+    start = replace(setting, tol=max(setting.tol, COARSE)) if setting.refined else setting
+    solution = moment_solution(panel, start, rng=rng, progress=progress, work=work)
+    if not setting.refined:
+        return solution
+    return refine(panel, solution, center=setting.center, passes=passes, progress=progress, work=work)

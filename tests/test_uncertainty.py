@@ -298,6 +298,8 @@ def test_what_cannot_be_resampled_is_refused(monkeypatch):
         bootstrap(panel, rank=13)
     with pytest.raises(InputError, match="center='rows' is not an option"):
         bootstrap(panel, rank=1, center="rows")
+    with pytest.raises(TypeError, match="ridge"):  # bands are for what is not shrunk
+        bootstrap(panel, rank=1, ridge=0.5)
     monkeypatch.setattr(uncertainty, "MOST_BYTES", 1000)
     with pytest.raises(InputError, match=r"50 replicates of 12 columns at rank 1 take .* pass columns="):
         bootstrap(panel, rank=1)

@@ -5,9 +5,9 @@ second moment off the diagonal, L_ij = μ_iμ_j + τ² + x_iᵀx_j. With ρ the 
 
     w*_u = w_u · Poisson(1),    θ* = θ(w*, 2ρ),    band: 2θ̂ − mean θ* ± t · rms(θ* − θ̂)
 
-Noise in the pairs pushes eigenvalues up, and does so again in each replicate; the ridge pulls them down in proportion
-to ρ, and its double pulls as much again. So mean θ* − θ̂ estimates both biases at once. Without any ridge a factor too
-many can grow without bound on one column, whose own second moment is free.
+Noise in the pairs pushes eigenvalues up, and does so again in each replicate; the ridge shrinks them in proportion
+to ρ, and its double shrinks them as much again. So mean θ* − θ̂ estimates both biases at once. Without any ridge a factor too
+many can grow without bound on one column, whose second moment is free.
 
 Shares of 90% bands that hold the truth, by ``benchmarks/bands.py``: 1,000 panels in the first two lines, 200 in the
 others. Pairs in the fifth column were never measured; measured ones (:mod:`onesided.pairs.lookup`) are held to T of
@@ -26,14 +26,14 @@ linear mixture, 300 × 150, 4           0.11        0.00     0.02           0.73
 
 Bands are too narrow for factors beyond the true rank, and for everything where pairs are seen less than about five
 times on average (0.16 in the last line): there the loss fits noise, in each replicate as in the whole. The angles
-tell: where even the smallest may exceed 0.4 radians, no band can be relied on. And bands know nothing of a model
+show it: where even the smallest may exceed 0.4 radians, no band can be relied on. And bands know nothing of a model
 that is wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +41,9 @@ import numpy.typing as npt
 from onesided.arrays import host, inner
 from onesided.engines.threads import single_blas_thread
 from onesided.errors import InputError, check_choice, counted
-from onesided.fitting.moment_solution import Center, moment_objective, moment_solution
+from onesided.fitting.moment_solution import Center, moment_objective
 from onesided.fitting.objective.rows import Diagonal
+from onesided.fitting.selection import Setting, fit_row_space
 from onesided.fitting.solvers.lbfgs import lbfgs
 from onesided.model.uncertainty import Bootstrap
 from onesided.pairs.lookup import column_positions
@@ -59,17 +60,23 @@ FEWEST_ROWS = 10
 MOST_BYTES = 1 << 30
 
 
+class Model(TypedDict, total=False):
+    """What the moment estimator is fitted with, beside its ridge."""
+
+    rank: Required[int]
+    center: Center
+    diagonal: Diagonal
+    weight_exponent: float
+
+
 def bootstrap(
     panel: Panel,
     *,
-    rank: int,
-    center: Center = "columns",
-    diagonal: Diagonal = "free",
-    weight_exponent: float = -0.5,
     replicates: int = 50,
     columns: Any = None,
     rng: int | np.random.Generator = 0,
     progress: Replicated | None = None,
+    **model: Unpack[Model],
 ) -> Bootstrap:
     """Resample the rows and fit the moment estimator again, each time from the solution for all rows.
 
@@ -77,9 +84,6 @@ def bootstrap(
     ----------
     panel : Panel
         At least ten of its rows must have two entries and a positive weight.
-    rank, center, diagonal, weight_exponent
-        Those of the model. Its ridge has no place here: bands are for what is not shrunk, and an eigenvalue that
-        the model shrinks may lie below its band.
     replicates : int
     columns : positions, optional
         Keep the replicates' loadings of these columns only, for :meth:`Bootstrap.entries`; all where not given, none
@@ -88,6 +92,10 @@ def bootstrap(
         The same seed gives the same bands at any number of threads.
     progress : callable, optional
         Called after each replicate with the number made and the number in all.
+    **model
+        Those of the model: ``rank``, which must be given, ``center`` ("columns" by default), ``diagonal`` ("free") and
+        ``weight_exponent`` (−0.5). Its ridge is not among them: bands are for what is not shrunk, and an eigenvalue
+        that the model shrinks may lie below its band.
 
     Examples
     --------
@@ -97,30 +105,23 @@ def bootstrap(
     >>> np.all((bands.lower < bands.estimate) & (bands.estimate < bands.upper))
     np.True_
     """
-    check_choice("center", center, ("none", "columns", "both"))
+    setting = Setting(**model, refined=False, ridge=RIDGE, tol=FITTED, max_passes=MOST_PASSES)
+    check_choice("center", setting.center, ("none", "columns", "both"))
     _check_rows(panel)
+    rank, rng = setting.rank, np.random.default_rng(rng)
     kept = _kept_columns(panel, columns, rank, replicates)
-    rng = np.random.default_rng(rng)
     panel = _in_double_precision(panel)
-    found = moment_solution(
-        panel,
-        rank=rank,
-        center=center,
-        diagonal=diagonal,
-        weight_exponent=weight_exponent,
-        ridge=RIDGE,
-        tol=FITTED,
-        max_passes=MOST_PASSES,
-        rng=rng,
+    row_space = fit_row_space(panel, setting, rng)
+    whole = _Fit(
+        _loadings(row_space.mean, row_space.row_variance, row_space.factor), row_space.solve.status == "converged"
     )
-    whole = _Fit(_loadings(found.mean, found.row_variance, found.factor), found.solve.status == "converged")
     shifts = np.empty((replicates, len(kept), rank + 2), dtype=np.float32)
     spectra, tilts = np.empty((replicates, rank)), np.empty((replicates, rank))
     unsettled = int(not whole.settled)
     with single_blas_thread():
         space, spectrum = _spectrum(whole.factor)
         for k in range(replicates):
-            fit = _refit(_resampled(panel, rng), whole, center, diagonal, weight_exponent)
+            fit = _refit(_resampled(panel, rng), whole, setting)
             shifts[k] = (fit.loadings - whole.loadings)[kept]
             basis, spectra[k] = _spectrum(fit.factor)
             tilts[k] = _angles(space, basis)
@@ -152,14 +153,18 @@ def _resampled(panel: Panel, rng: np.random.Generator) -> Panel:
             return panel.with_row_weights(weights)
 
 
-def _refit(panel: Panel, whole: _Fit, center: Center, diagonal: Diagonal, weight_exponent: float) -> _Fit:
+def _refit(panel: Panel, whole: _Fit, setting: Setting) -> _Fit:
     """The fit to resampled rows, from that to all rows.
 
     Poisson weights double Σw², which makes the sampling noise √2 times as large: another √2 doubles the ridge. A
     column that no resampled row has beside another is left without a factor, as in any fit.
     """
     mean, objective = moment_objective(
-        panel, center=center, diagonal=diagonal, weight_exponent=weight_exponent, ridge=np.sqrt(2) * RIDGE
+        panel,
+        center=setting.center,
+        diagonal=setting.diagonal,
+        weight_exponent=setting.weight_exponent,
+        ridge=np.sqrt(2) * setting.ridge,
     )
     start = objective.engine.array(whole.factor / objective.scale)
     start[objective.pair_counts == 0] = 0.0
@@ -171,7 +176,7 @@ def _refit(panel: Panel, whole: _Fit, center: Center, diagonal: Diagonal, weight
         start,
         metric,
         tol=max(SETTLED * opened / abs(loss), objective.resolution) if loss else 0.0,
-        max_passes=MOST_PASSES,
+        max_passes=setting.max_passes,
         resolution=objective.resolution,
     )
     row_variance = objective.row_variance * objective.scale**2

@@ -6,8 +6,8 @@ second moment off the diagonal, L_ij = μ_iμ_j + τ² + x_iᵀx_j. With ρ the 
     w*_u = w_u · Poisson(1),    θ* = θ(w*, 2ρ),    band: 2θ̂ − mean θ* ± t · rms(θ* − θ̂)
 
 Noise in the pairs pushes eigenvalues up, and does so again in each replicate; the ridge shrinks them in proportion
-to ρ, and its double shrinks them as much again. So mean θ* − θ̂ estimates both biases at once. Without any ridge a factor too
-many can grow without bound on one column, whose second moment is free.
+to ρ, and its double shrinks them as much again. So mean θ* − θ̂ estimates both biases at once. Without any ridge a
+factor too many can grow without bound on one column, whose second moment is free.
 
 Shares of 90% bands that hold the truth, by ``benchmarks/bands.py``: 1,000 panels in the first two lines, 200 in the
 others. Pairs in the fifth column were never measured; measured ones (:mod:`onesided.pairs.lookup`) are held to T of

@@ -1,4 +1,4 @@
-"""T as an operator: measured, completed or unsupported, entry by entry; d × d only when asked.
+"""T as an operator: measured, completed or unsupported, entry by entry; d × d on demand only.
 
 Three outputs, by name, with L = μμᵀ + XXᵀ the model's entry, T̂ the measured one and N its count:
 
@@ -51,9 +51,9 @@ class Entry:
     ``status`` is "measured" when a row has both columns, "completed" when a chain of rows links them, and
     "unsupported" otherwise: a column was never seen together with another, or the two belong to parts of the panel
     that share no row, and nothing is known of them together but the means. ``count`` is the weight of the rows that
-    have both columns; None when the panel is not at hand to tell. ``standard_error`` is, for a measured entry, that of
+    have both columns; None without the panel. ``standard_error`` is, for a measured entry, that of
     the measurement T̂_ij as an estimate of these rows' own T_ij; for a completed one that of the model's value, which
-    only a bootstrap can tell (:meth:`onesided.OneSidedCompletion.bootstrap`); otherwise None.
+    takes a bootstrap (:meth:`onesided.OneSidedCompletion.bootstrap`); otherwise None.
 
     >>> panel = Panel.from_arrays([0, 0, 1, 1, 2], ["rye", "tea", "tea", "gin", "ale"], [1.0, 2.0, 1.0, 1.0, 3.0])
     >>> ids = panel.column_ids

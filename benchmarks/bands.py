@@ -106,7 +106,7 @@ def replication(population: Population, ridge: float, seed: int) -> dict[str, np
 
     moments = PairMoments.from_panel(panel)
     a, b = moments.pairs()
-    errors = lookup.measured_errors(panel).at(a, b)
+    errors = lookup.PairLookup(panel).at(a, b).standard_error
     wrong = np.abs(hajek(moments) - (M.T @ M / population.n)[a, b])
     return {
         "λ": inside(eigenvalues, top),

@@ -340,15 +340,15 @@ def test_hajek_is_unbiased_on_the_observed_pairs(resampled):
     T = M.T @ M / N
     seen = np.sum(~np.isnan(estimates), axis=0)
     assert np.all(seen >= 500)
-    mean, spread = np.nanmean(estimates, axis=0), np.nanstd(estimates, axis=0, ddof=1)
-    assert np.all(np.abs(mean - T[UPPER]) <= 4.5 * spread / np.sqrt(seen))
+    mean, deviation = np.nanmean(estimates, axis=0), np.nanstd(estimates, axis=0, ddof=1)
+    assert np.all(np.abs(mean - T[UPPER]) <= 4.5 * deviation / np.sqrt(seen))
 
 
 def test_horvitz_thompson_is_unbiased(resampled):
     M, _, _, _, weighted_by_p, _ = resampled
     T = M.T @ M / N
-    mean, spread = weighted_by_p.mean(axis=0), weighted_by_p.std(axis=0, ddof=1)
-    assert np.all(np.abs(mean - T[UPPER]) <= 4.5 * spread / np.sqrt(REPEATS))
+    mean, deviation = weighted_by_p.mean(axis=0), weighted_by_p.std(axis=0, ddof=1)
+    assert np.all(np.abs(mean - T[UPPER]) <= 4.5 * deviation / np.sqrt(REPEATS))
 
 
 def test_variance_formulas_match_resampling(resampled):
@@ -393,9 +393,9 @@ def test_a_pair_seen_once_has_the_pooled_standard_error():
     once = standard_errors(moments)[(i == 2) & (j == 3)][0]
     size = moments.diagonal(hajek(moments))
     often = (i == 0) & (j == 1)
-    spread = moments.squares[often] / 200 - hajek(moments)[often] ** 2
+    variance = moments.squares[often] / 200 - hajek(moments)[often] ** 2
     # All repeated off-diagonal pairs are (0, 1): their variance, in proportion to the columns' sizes.
-    expected = spread[0] * 200 / 199 / (size[0] * size[1]) * size[2] * size[3] * (1 - 1 / 200)
+    expected = variance[0] * 200 / 199 / (size[0] * size[1]) * size[2] * size[3] * (1 - 1 / 200)
     assert once**2 == pytest.approx(expected, rel=0.02)
 
 

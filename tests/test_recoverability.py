@@ -53,9 +53,9 @@ def test_coverage_against_pair_moments(make_panel, weighted):
     assert (coverage.possible_pairs, coverage.observed_pairs) == (190, len(rows))
     assert coverage.share == pytest.approx(len(rows) / 190)
     assert coverage.seen_once == pytest.approx(np.mean(rows == 1))
-    spread = coverage.rows_per_pair
-    assert (spread.least, spread.median, spread.most) == (rows.min(), np.median(rows), rows.max())
-    assert spread.mean == pytest.approx(rows.mean())
+    counted = coverage.rows_per_pair
+    assert (counted.least, counted.median, counted.most) == (rows.min(), np.median(rows), rows.max())
+    assert counted.mean == pytest.approx(rows.mean())
     arrays = [formed.indptr, formed.columns, formed.rows, formed.sums, formed.squares]
     if weighted:
         arrays += [formed.weight_sums, formed.squared_weight_sums]
@@ -70,13 +70,13 @@ def test_entries_per_row_and_column(make_panel):
     assert (found.rows, found.columns, found.entries) == (60, 12, observed.sum())
     assert found.density == pytest.approx(observed.mean())
     assert found.rows_without_pairs == np.count_nonzero(observed.sum(axis=1) < 2)
-    for spread, counts in (
+    for counted, counts in (
         (found.entries_per_row, observed.sum(axis=1)),
         (found.entries_per_column, observed.sum(axis=0)),
     ):
-        assert (spread.least, spread.median, spread.most) == (counts.min(), np.median(counts), counts.max())
-        assert np.mean(counts <= spread.ninety_percent) >= 0.9
-        assert np.mean(counts < spread.ninety_percent) < 0.9
+        assert (counted.least, counted.median, counted.most) == (counts.min(), np.median(counts), counts.max())
+        assert np.mean(counts <= counted.ninety_percent) >= 0.9
+        assert np.mean(counts < counted.ninety_percent) < 0.9
 
 
 def test_coverage_of_many_pairs_is_estimated(monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 
 from onesided import InputError, PairMoments, Panel, SecondMoment
 from onesided.model.second_moment import Entry
+from onesided.pairs import lookup
 from onesided.pairs.measured import Measured
 from onesided.pairs.moments import standard_errors
 from tests.conftest import random_panel
@@ -84,6 +85,38 @@ def test_entries_say_what_they_are():
         T["a", "zz"]
     with pytest.raises(InputError, match="by two column ids"):
         T["a"]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", ["low_rank", "algorithm1", "blend"])
+def test_an_entry_intersects_its_columns_once(name, weighted, monkeypatch):
+    panel, operator, _ = build(weighted)
+    T, moments = getattr(operator, name), PairMoments.from_panel(panel)
+    errors, calls = moments.to_matrix(standard_errors(moments)).toarray(), []
+    T[0, 0]  # κ is fitted once, to all pairs
+    intersected, block_sums = lookup.intersected, lookup._block_sums
+    monkeypatch.setattr(lookup, "intersected", lambda *given: calls.append(given[1]) or intersected(*given))
+    monkeypatch.setattr(
+        lookup, "_block_sums", lambda *given, **named: calls.append("block") or block_sums(*given, **named)
+    )
+    seen = set()
+    for i, j in np.ndindex(12, 12):
+        calls.clear()
+        entry = T[i, j]
+        assert calls == [i]
+        assert entry.value == T.block([i], [j])[0, 0]  # to the last bit
+        assert entry.count == pytest.approx(T.shared_rows([i], [j])[0, 0], rel=1e-15)
+        assert (entry.standard_error or 0.0) == pytest.approx(errors[i, j], rel=1e-9)
+        seen.add(entry.status)
+    assert seen == {"measured", "completed"}
+
+
+def test_outputs_share_what_was_fitted_for_standard_errors(monkeypatch):
+    _, operator, _ = build()
+    view = operator.algorithm1
+    error = operator[0, 1].standard_error
+    monkeypatch.setattr(lookup, "_column_sums", None)
+    assert view[0, 1].standard_error == operator.blend[0, 1].standard_error == error
 
 
 def test_zero_weight_rows_measure_nothing():

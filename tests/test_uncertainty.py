@@ -9,7 +9,7 @@ from scipy.stats import norm
 from onesided import InputError, PairMoments, Panel, uncertainty
 from onesided.fitting.bootstrap import bootstrap
 from onesided.pairs import lookup
-from onesided.pairs.lookup import measured_errors
+from onesided.pairs.lookup import PairLookup
 from onesided.pairs.moments import hajek, standard_errors
 from tests.conftest import random_panel
 
@@ -26,18 +26,18 @@ def upper_pairs(panel):
 def test_errors_on_demand_are_those_of_all_pairs(weighted, dtype):
     panel = random_panel(3, n=200, d=30, low=0, weighted=weighted, dtype=dtype)
     moments, i, j = upper_pairs(panel)
-    errors = measured_errors(panel)
-    np.testing.assert_allclose(errors.at(i, j), standard_errors(moments), rtol=1e-9)
+    lookup = PairLookup(panel)
+    np.testing.assert_allclose(lookup.at(i, j).standard_error, standard_errors(moments), rtol=1e-9)
     some = np.random.default_rng(0).permutation(len(i))[:50]
-    np.testing.assert_allclose(errors.at(j[some], i[some]), standard_errors(moments)[some], rtol=1e-9)
+    np.testing.assert_allclose(lookup.at(j[some], i[some]).standard_error, standard_errors(moments)[some], rtol=1e-9)
 
 
 def test_the_cutting_of_columns_does_not_change_the_errors(monkeypatch):
     panel = random_panel(4, n=100, d=10)
     _, i, j = upper_pairs(panel)
-    whole = measured_errors(panel).at(i, j)
+    whole = PairLookup(panel).at(i, j).standard_error
     monkeypatch.setattr(lookup, "BLOCK_ENTRIES", 7)
-    np.testing.assert_array_equal(measured_errors(panel).at(i, j), whole)
+    np.testing.assert_array_equal(PairLookup(panel).at(i, j).standard_error, whole)
 
 
 def test_rows_of_weight_zero_do_not_count():
@@ -45,15 +45,18 @@ def test_rows_of_weight_zero_do_not_count():
     fold = np.arange(80) % 3 > 0
     _, i, j = upper_pairs(panel)
     weighted, taken = panel.with_row_weights(fold.astype(float)), panel.take_rows(fold)
-    np.testing.assert_allclose(measured_errors(weighted).at(i, j), measured_errors(taken).at(i, j), rtol=1e-12)
+    errors = [PairLookup(rows).at(i, j).standard_error for rows in (weighted, taken)]
+    np.testing.assert_allclose(*errors, rtol=1e-12)
 
 
 def test_a_pair_never_seen_has_no_finite_error():
     panel = Panel.from_dense([[1.0, 2.0, np.nan, np.nan], [2.0, 1.0, 3.0, np.nan], [np.nan, 1.0, 1.0, np.nan]])
-    found = measured_errors(panel.with_row_weights([1.0, 0.0, 1.0])).at([0, 0, 3, 1], [1, 2, 3, 3])
-    assert np.isfinite(found[0])
-    np.testing.assert_array_equal(found[1:], np.inf)
-    assert len(measured_errors(panel).at([], [])) == 0
+    pairs = PairLookup(panel.with_row_weights([1.0, 0.0, 1.0])).at([0, 0, 3, 1], [1, 2, 3, 3])
+    assert np.isfinite(pairs.standard_error[0])
+    np.testing.assert_array_equal(pairs.standard_error[1:], np.inf)
+    np.testing.assert_array_equal(pairs.mean, [2.0, 0.0, 0.0, 0.0])
+    np.testing.assert_array_equal(pairs.count, [1.0, 0.0, 0.0, 0.0])
+    assert len(PairLookup(panel).at([], []).standard_error) == 0
 
 
 @pytest.mark.parametrize(
@@ -64,22 +67,24 @@ def test_a_pair_never_seen_has_no_finite_error():
 def test_errors_are_never_undefined(dense):
     panel = Panel.from_dense(dense)
     moments, i, j = upper_pairs(panel)
-    np.testing.assert_allclose(measured_errors(panel).at(i, j), standard_errors(moments), rtol=1e-9)
+    lookup = PairLookup(panel)
+    np.testing.assert_allclose(lookup.at(i, j).standard_error, standard_errors(moments), rtol=1e-9)
     everything = np.divmod(np.arange(panel.n_columns**2), panel.n_columns)
-    assert not np.isnan(measured_errors(panel).at(*everything)).any()
+    assert not np.isnan(lookup.at(*everything).standard_error).any()
 
 
 def test_kappa_from_some_columns_is_near_that_from_all(monkeypatch):
     panel = random_panel(6, n=2000, d=60, high=12)
     _, i, j = upper_pairs(panel)
-    exact = measured_errors(panel)
+    exact = PairLookup(panel)
+    errors = exact.at(i, j).standard_error
     monkeypatch.setattr(lookup, "SAMPLED_PRODUCTS", 30_000)
-    sampled = measured_errors(panel)
+    sampled = PairLookup(panel)
     assert sampled.ratios[0] == exact.ratios[0]
     assert sampled.ratios[1] != exact.ratios[1]
     np.testing.assert_allclose(sampled.ratios, exact.ratios, rtol=0.1)
-    np.testing.assert_allclose(sampled.at(i, j), exact.at(i, j), rtol=0.05)
-    assert measured_errors(panel).ratios == sampled.ratios
+    np.testing.assert_allclose(sampled.at(i, j).standard_error, errors, rtol=0.05)
+    assert PairLookup(panel).ratios == sampled.ratios
 
 
 D, FACTORS = 24, np.random.default_rng(0).normal(size=(24, 2)) * [1.4, 1.0]
@@ -121,12 +126,12 @@ def coverage(one_thread):
         found = bootstrap(panel, rank=2, rng=seed)
         held["eigenvalues"].append(inside(found.eigenvalues(LEVEL), top))
         held["never measured"].append(inside(found.entries(apart, apart + 1, LEVEL), COVARIANCE[apart, apart + 1]))
-        own = np.linalg.svd(found.loadings[:, 2:], full_matrices=False)[0]
-        tilt = np.arccos(np.clip(np.linalg.svd(own.T @ space, compute_uv=False), 0, 1))
+        fitted = np.linalg.svd(found.loadings[:, 2:], full_matrices=False)[0]
+        tilt = np.arccos(np.clip(np.linalg.svd(fitted.T @ space, compute_uv=False), 0, 1))
         held["angles"].append(tilt <= found.angles(LEVEL).upper)
         moments, i, j = upper_pairs(panel)
         wrong = np.abs(hajek(moments) - (M.T @ M / len(M))[i, j])
-        held["measured"].append(wrong <= norm.ppf((1 + LEVEL) / 2) * measured_errors(panel).at(i, j))
+        held["measured"].append(wrong <= norm.ppf((1 + LEVEL) / 2) * PairLookup(panel).at(i, j).standard_error)
     return {name: np.array(rows, dtype=float) for name, rows in held.items()}
 
 
@@ -294,6 +299,8 @@ def test_what_cannot_be_resampled_is_refused(monkeypatch):
         bootstrap(panel, rank=13)
     with pytest.raises(InputError, match="center='rows' is not an option"):
         bootstrap(panel, rank=1, center="rows")
+    with pytest.raises(TypeError, match="ridge"):  # bands are for what is not shrunk
+        bootstrap(panel, rank=1, ridge=0.5)
     monkeypatch.setattr(uncertainty, "MOST_BYTES", 1000)
     with pytest.raises(InputError, match=r"50 replicates of 12 columns at rank 1 take .* pass columns="):
         bootstrap(panel, rank=1)
@@ -302,8 +309,8 @@ def test_what_cannot_be_resampled_is_refused(monkeypatch):
 
 def test_pairs_and_levels_that_do_not_exist_are_refused():
     panel = random_panel(0)
-    errors, found = measured_errors(panel), bootstrap(panel, rank=1, replicates=2)
-    for at in (errors.at, found.entries):
+    found = bootstrap(panel, rank=1, replicates=2)
+    for at in (PairLookup(panel).at, found.entries):
         with pytest.raises(InputError, match=r"position 12 is outside the 12 columns \(0 to 11\)"):
             at([0], [12])
         with pytest.raises(InputError, match="2 row positions and 1 column position; give pairs"):

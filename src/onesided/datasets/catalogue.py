@@ -111,8 +111,8 @@ def chosen_options(spec: Specification, given: Mapping[str, Any]) -> dict[str, A
     """
     for option in given:
         if option not in spec.options:
-            known = ", ".join(f"{one}={default!r}" for one, default in spec.options.items())
-            raise InputError(f"{spec.name} has no option {option!r}; {f'it has {known}' if known else 'it has none'}")
+            listed = ", ".join(f"{name}={default!r}" for name, default in spec.options.items())
+            raise InputError(f"{spec.name} has no option {option!r}; {f'it has {listed}' if listed else 'it has none'}")
     return {**spec.options, **given}
 
 

@@ -1,7 +1,7 @@
-"""The file of a dataset from where it is published: whole, with the checksum its publisher tells, or not at all.
+"""The file of a dataset from where it is published: whole, with the checksum its publisher states, or not at all.
 
 Bytes go to ``NAME.part``, which gets its name once everything was checked. A part that was left is gone on with where
-the publisher tells a checksum, which would show a file that has changed meanwhile; otherwise it is begun again.
+the publisher states a checksum, which would show a file that has changed meanwhile; otherwise it is begun again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def download(
     """Fetch the file of a dataset to a folder.
 
     ``note`` is called with the terms before anything is fetched, and where an earlier download is continued. A file
-    that is there is kept if it has the checksum of the publisher, or if none is told.
+    that is there is kept if it has the checksum of the publisher, or if none is published.
 
     >>> download("jester")
     Traceback (most recent call last):
@@ -68,10 +68,10 @@ def download(
     note(f"Licence: {spec.licence}")
     part = path.with_name(f"{path.name}.part")
     _fetch(spec, part, progress, note)
-    if spec.md5 and (found := _digest(part, "md5")) != spec.md5:
+    if spec.md5 and (digest := _digest(part, "md5")) != spec.md5:
         part.unlink()
         raise InputError(
-            f"what came from {spec.url} has MD5 {found}, and {spec.md5} is published: it was garbled on the way, or "
+            f"what came from {spec.url} has MD5 {digest}, and {spec.md5} is published: it was garbled on the way, or "
             "has changed; nothing was kept, try again"
         )
     os.replace(part, path)
@@ -82,11 +82,11 @@ def _described(spec: Specification, path: Path) -> Downloaded:
     size = path.stat().st_size
     if spec.md5:
         return Downloaded(path, size, f"MD5 {spec.md5}, as published")
-    found = _digest(path, "sha256")
+    digest = _digest(path, "sha256")
     return Downloaded(
         path,
         size,
-        f"no checksum is published; {counted(size, 'byte')}, SHA-256 {found}; loading it tells whether it is whole",
+        f"no checksum is published; {counted(size, 'byte')}, SHA-256 {digest}; loading it tells whether it is whole",
     )
 
 

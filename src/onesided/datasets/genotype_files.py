@@ -20,14 +20,14 @@ Array = npt.NDArray[Any]
 _FIXED = 9  # fields of a line of VCF before the genotypes
 _BED = b"\x6c\x1b\x01"  # of a .bed with a site after the other
 _DOSES = np.array([2, MISSING, 1, 0], dtype=np.int8)  # of the first allele in .bim, by the two bits of a genotype
-_TOLD_SITES = 1000  # from one report of progress to the next
+_REPORT_SITES = 1000  # from one report of progress to the next
 _AGAIN = "the file was cut or edited: download it again"
 
 
 def genotype_files(path: Path) -> list[Path]:
     """The files that are read with ``path``: of PLINK's three, all.
 
-    >>> [one.name for one in genotype_files(Path("chr22.vcf.gz"))]
+    >>> [file.name for file in genotype_files(Path("chr22.vcf.gz"))]
     ['chr22.vcf.gz']
     """
     if path.suffix not in (".bed", ".bim", ".fam"):
@@ -71,16 +71,21 @@ def read_genotypes(
     if len(files) == 3:
         if columns == "haplotypes":
             raise InputError(f'{path} has no phase: PLINK does not keep it; pass columns="individuals"')
-        ids, found = _read_plink(files, progress)
+        ids, sites_of_file = _read_plink(files, progress)
         columns = "individuals"
     elif path.suffix == ".npz":
-        ids, found = _read_bits(path)
+        ids, sites_of_file = _read_bits(path)
     else:
-        ids, found = _read_vcf(Source(path), account, columns != "individuals", verify, progress)
+        ids, sites_of_file = _read_vcf(Source(path), account, columns != "individuals", verify, progress)
     paired = len(files) == 1
     by_individual = paired and columns == "individuals"
     blocks = Blocks(
-        str(path), found, doses if by_individual else np.asarray, account, most=sites, shift=float(coding == "paper")
+        str(path),
+        sites_of_file,
+        doses if by_individual else np.asarray,
+        account,
+        most=sites,
+        shift=float(coding == "paper"),
     )
     return Reading(haplotype_ids(ids) if paired and not by_individual else ids, blocks, account)
 
@@ -136,11 +141,11 @@ def _samples(source: Source, stream: Stream) -> Array:
 def _alleles(text: bytes, samples: int, plain: bool, phased: bool, where: str) -> Array:
     """The alleles of both haplotypes of all individuals on a line."""
     if not plain or len(text) != 4 * samples - 1:
-        genotypes = [one.split(b":", 1)[0] for one in text.split(b"\t")]
+        genotypes = [field.split(b":", 1)[0] for field in text.split(b"\t")]
         if len(genotypes) != samples:
             raise InputError(f"{where} has {counted(len(genotypes), 'genotype')}, expected {samples:,}; {_AGAIN}")
-        genotypes = [b"./." if one == b"." else one for one in genotypes]
-        odd = [one.decode("latin1") for one in genotypes if len(one) != 3]
+        genotypes = [b"./." if genotype == b"." else genotype for genotype in genotypes]
+        odd = [genotype.decode("latin1") for genotype in genotypes if len(genotype) != 3]
         if "" in odd:
             raise InputError(f"{where} has an empty genotype; {_AGAIN}")
         if odd:
@@ -151,12 +156,12 @@ def _alleles(text: bytes, samples: int, plain: bool, phased: bool, where: str) -
         text = b"\t".join(genotypes)
     characters = np.frombuffer(text + b"\t", dtype=np.uint8).reshape(samples, 4)
     letters = characters[:, ::2].reshape(-1)
-    known = (letters == ord("0")) | (letters == ord("1")) | (letters == ord("."))
+    legal = (letters == ord("0")) | (letters == ord("1")) | (letters == ord("."))
     alleles = np.where(letters == ord("."), MISSING, letters.astype(np.int8) - np.int8(ord("0"))).astype(np.int8)
     slashes = characters[:, 1] == ord("/")
     bars = characters[:, 1] == ord("|")
     whole = (slashes | bars) & (characters[:, 3] == ord("\t"))
-    if not whole.all() or not known.all():
+    if not whole.all() or not legal.all():
         raise InputError(f"{where} has genotypes other than 0|1 or 0/1 and the like; {_AGAIN}")
     unphased = slashes & (alleles.reshape(-1, 2) >= 0).any(axis=1)
     if phased and unphased.any():
@@ -170,10 +175,10 @@ def _alleles(text: bytes, samples: int, plain: bool, phased: bool, where: str) -
 def _read_plink(files: list[Path], progress: Progress | None) -> tuple[Array, Sites]:
     bed, bim, fam = files
     markers, people = _fields(bim, 6), _fields(fam, 6)
-    ids = np.array([one[1] for one in people], dtype=object)
+    ids = np.array([person[1] for person in people], dtype=object)
     if len(set(ids)) < len(ids):  # individuals are named within families
-        ids = np.array([f"{one[0]}:{one[1]}" for one in people], dtype=object)
-    names = [f"{one[0]}:{one[3]}:{one[5]}:{one[4]}" for one in markers]
+        ids = np.array([f"{person[0]}:{person[1]}" for person in people], dtype=object)
+    names = [f"{marker[0]}:{marker[3]}:{marker[5]}:{marker[4]}" for marker in markers]
     width = -(-len(ids) // 4)
     size, expected = bed.stat().st_size, 3 + width * len(names)
     with bed.open("rb") as file:
@@ -193,7 +198,7 @@ def _read_plink(files: list[Path], progress: Progress | None) -> tuple[Array, Si
                 packed = np.frombuffer(file.read(width), dtype=np.uint8)
                 pairs = (packed[:, None] >> np.array([0, 2, 4, 6], dtype=np.uint8)) & 3
                 yield name, _DOSES[pairs.reshape(-1)[: len(ids)]]
-                if progress and number % _TOLD_SITES == 0:
+                if progress and number % _REPORT_SITES == 0:
                     progress(3 + width * number, size)
 
     return ids, sites()
@@ -223,7 +228,7 @@ def _read_bits(path: Path) -> tuple[Array, Sites]:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} is cut short or corrupt ({error}); download it again") from error
-    n, d = (int(one) for one in shape)
+    n, d = map(int, shape)
     if packed.shape != (n, -(-d // 8)) or len(positions) != n or len(alleles) != n or 2 * len(samples) != d:
         raise InputError(
             f"{path} does not fit together: {packed.shape} packed bytes, {len(positions):,} positions and "

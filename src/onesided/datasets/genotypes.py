@@ -7,7 +7,7 @@ of its two, 0 to 2. With ``coding="paper"`` one is added to every value, as the 
 The paper's panel has 100,000 sites and 2,504 individuals in its columns, each with 0 or 1; how one was made of an
 individual's two it does not say. ``sites=100_000`` keeps as many, the first of the file.
 
-Rules, each told with its count: a site with more than two alleles is left out; a site whose id was there before is
+Rules, each reported with its count: a site with more than two alleles is left out; a site whose id was there before is
 kept under its id and ``#2``, ``#3``, …. Refused: an unphased genotype where haplotypes are asked for, and one that has
 not two alleles.
 """

@@ -34,22 +34,22 @@ def read_jester(source: Source, *, verify: bool, progress: Progress | None) -> R
     numbers = _numbers(source, verify, progress)
     counts, ratings = numbers[:, 0], numbers[:, 1:]
     observed = ratings != MISSING
-    found = observed.sum(axis=1)
-    wrong = np.flatnonzero(found != counts)
+    ratings_of_line = observed.sum(axis=1)
+    wrong = np.flatnonzero(ratings_of_line != counts)
     if len(wrong):
         u = wrong[0]
         raise InputError(
-            f"line {u + 1} of {source} says {counts[u]:g} ratings and has {found[u]}; the file was cut or edited: "
-            "export it again"
+            f"line {u + 1} of {source} says {counts[u]:g} ratings and has {ratings_of_line[u]}; the file was cut "
+            "or edited: export it again"
         )
     beyond = observed & ~(np.abs(ratings) <= LARGEST)
     if beyond.any():
-        u, j = (int(one[0]) for one in np.nonzero(beyond))
+        u, j = np.argwhere(beyond)[0]
         raise InputError(
             f"line {u + 1} of {source} has {ratings[u, j]:g}; expected a rating of -10 to 10, or 99 for none: "
             "export it again"
         )
-    indptr = np.concatenate([[0], np.cumsum(found)])
+    indptr = np.concatenate([[0], np.cumsum(ratings_of_line)])
     block = np.arange(1, len(numbers) + 1), indptr, np.nonzero(observed)[1], ratings[observed]
     return Reading(np.arange(1, _JOKES + 1), [block], Account(lines=len(numbers)))
 

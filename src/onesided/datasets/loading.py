@@ -2,7 +2,7 @@
 
 What was read is written to a folder of the cache under a name made of the file's path and the options. Its header notes
 the file's size and time of change as well: as long as they are the same the panel is opened, memory-mapped, and the
-file is not read again. What does not open, or is of another state of the file, is made anew and takes its place.
+file is not read again. What does not open, or is of another state of the file, is made anew and replaces it.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def load(
     spec = specification(name)
     chosen = chosen_options(spec, options)
     sources = _sources(spec, path)
-    state = [VERSION, [one.identity for one in sources]]
-    key = [name, verify, [[one.path.resolve().as_posix(), one.member] for one in sources], chosen]
+    state = [VERSION, [source.identity for source in sources]]
+    key = [name, verify, [[source.path.resolve().as_posix(), source.member] for source in sources], chosen]
     digest = hashlib.sha256(json.dumps(key, default=repr).encode()).hexdigest()
     folder = _cache_folder(cache) / f"{name}-{digest[:16]}"
-    found = _opened(folder, state)
-    if found is None:
+    cached = _opened(folder, state)
+    if cached is None:
         reading = _read(spec, sources, chosen, verify, progress)
 
         def describe(written: PackedWriter) -> dict[str, Any]:
@@ -97,27 +97,27 @@ def load(
             write_packed(folder, reading.column_ids, reading.blocks, describe=describe)
         except OSError as error:
             raise _cannot_keep(folder.parent, error) from error
-        found = load_packed(folder), read_header(folder)["source"]
-    panel, source = found
-    for sentence in source["notes"]:
+        cached = load_packed(folder), read_header(folder)["source"]
+    panel, account = cached
+    for sentence in account["notes"]:
         if note:
             note(sentence)
-        elif not source["verified"]:
+        elif not account["verified"]:
             warnings.warn(f"{spec.title}: {sentence}", stacklevel=2)
     return panel
 
 
 def _sources(spec: Specification, path: str | os.PathLike[str]) -> list[Source]:
-    found = located(spec, path)
+    file = located(spec, path)
     if spec.kind == "genotypes":
-        return [Source(one) for one in genotype_files(found)]
-    return [Source(found) if spec.kind == "table" else data_source(spec, found)]
+        return [Source(part) for part in genotype_files(file)]
+    return [Source(file) if spec.kind == "table" else data_source(spec, file)]
 
 
 def _cache_folder(given: str | os.PathLike[str] | None) -> Path:
-    asked = given if given is not None else os.environ.get(CACHE)
+    named = given if given is not None else os.environ.get(CACHE)
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(asked) if asked else Path(home, "onesided")
+    folder = Path(named) if named else Path(home, "onesided")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -171,10 +171,10 @@ def _verified(
     spec: Specification, options: Mapping[str, Any], source: Source, account: Account, written: PackedWriter
 ) -> Release | None:
     """The release that a file is, whole; None where no counts are known. What is of none is refused."""
-    fitting = [one for one in spec.releases if one.options.items() <= options.items()]
+    fitting = [release for release in spec.releases if release.options.items() <= options.items()]
     if not fitting:
         return None
-    release = min(fitting, key=lambda one: abs(one.lines - account.lines))
+    release = min(fitting, key=lambda release: abs(release.lines - account.lines))
     named = f"{spec.title}{f', {release.called},' if release.called else ''}"
     remedy = f"{where_from(spec)}; or pass verify=False if it was changed on purpose"
     if account.lines != release.lines:
@@ -182,10 +182,10 @@ def _verified(
         raise InputError(
             f"{source} has {counted(account.lines, 'line')}, {named} has {release.lines:,}: {short}; {remedy}"
         )
-    found = written.n_rows, written.n_columns, written.n_entries
-    if found != (release.rows, release.columns, release.entries):
+    shape = written.n_rows, written.n_columns, written.n_entries
+    if shape != (release.rows, release.columns, release.entries):
         raise InputError(
-            f"{source} makes {_shape(*found)}, {named} makes {_shape(release.rows, release.columns, release.entries)}: "
+            f"{source} makes {_shape(*shape)}, {named} makes {_shape(release.rows, release.columns, release.entries)}: "
             f"it was changed; {remedy}"
         )
     return release

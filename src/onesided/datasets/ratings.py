@@ -93,7 +93,7 @@ def read_lines(form: Lines, source: Source, *, verify: bool, progress: Progress 
                     column_names=names,
                     skip_rows=int(form.header),
                     block_size=BLOCK_BYTES,
-                    use_threads=False,  # or pyarrow would not tell the line of an error
+                    use_threads=False,  # or pyarrow would not name the line of an error
                     encoding=form.encoding,
                 ),
                 csv.ParseOptions(
@@ -118,7 +118,7 @@ def _check_first_line(form: Lines, source: Source) -> list[str]:
     with source.opened() as stream:
         line = stream.readline(_LONGEST_LINE)
     text = line.removeprefix(b"\xef\xbb\xbf").decode(form.encoding, "replace").rstrip("\r\n")
-    fields = [one.strip('"') for one in text.split(form.separator)]
+    fields = [field.strip('"') for field in text.split(form.separator)]
     expected = repr(form.separator).join(form.fields).replace("'", "")
     shown = f"line 1 of {source} is {text[:80]!r}"
     if form.header:
@@ -127,10 +127,10 @@ def _check_first_line(form: Lines, source: Source) -> list[str]:
         raise InputError(f"{shown}; expected the header {expected}: this is another file, or it lost its header")
     if len(fields) == len(form.fields):
         return list(form.fields)
-    other = next((one for one in _SEPARATORS if one != form.separator and one in text), None)
-    found = f"fields between {other!r}" if other else counted(len(fields), "field")
+    other = next((mark for mark in _SEPARATORS if mark != form.separator and mark in text), None)
+    actual = f"fields between {other!r}" if other else counted(len(fields), "field")
     raise InputError(
-        f"{shown}, with {found}; expected {expected}: this is another file, or was converted; load it as 'table'"
+        f"{shown}, with {actual}; expected {expected}: this is another file, or was converted; load it as 'table'"
     )
 
 
@@ -153,10 +153,10 @@ def _explain(source: Source, failure: str) -> str:
     row = re.search(r"Row #(\d+)", failure)
     where = f"line {row[1]} of {source}" if row else str(source)
     cut = "the file was cut or edited: download it again"
-    if found := re.search(r"Expected (\d+) columns, got (\d+): (.*)", failure, re.DOTALL):
-        return f"{where} is {found[3][:80]!r}, with fewer or more fields than the others; {cut}"
-    if found := re.search(r"error to (\w+): invalid value '(.*)'", failure, re.DOTALL):
-        return f"{where} has {found[2]!r} where a number is expected ({found[1]}); {cut}"
+    if match := re.search(r"Expected (\d+) columns, got (\d+): (.*)", failure, re.DOTALL):
+        return f"{where} is {match[3][:80]!r}, with fewer or more fields than the others; {cut}"
+    if match := re.search(r"error to (\w+): invalid value '(.*)'", failure, re.DOTALL):
+        return f"{where} has {match[2]!r} where a number is expected ({match[1]}); {cut}"
     if "Empty CSV" in failure:
         return f"{source} holds no ratings; {cut}"
     return f"{source} cannot be read ({failure}); {cut}"
@@ -171,7 +171,7 @@ def _read_json(form: Lines, source: Source, verify: bool, progress: Progress | N
             try:
                 review = json.loads(line)
                 rating = review[form.value]
-                found = (
+                entry = (
                     int(review[form.row]),
                     int(review[form.column]),
                     None if rating in (None, "") else float(rating),
@@ -183,12 +183,14 @@ def _read_json(form: Lines, source: Source, verify: bool, progress: Progress | N
                     f"line {number} of {source} is {shown!r}…, expected {expected} ({type(error).__name__}: {error}); "
                     "the file was cut or edited: download it again"
                 ) from error
-            for column, one in zip(columns, found, strict=True):
-                column.append(one)
+            for column, item in zip(columns, entry, strict=True):
+                column.append(item)
         if verify:
             stream.check_end(source)
     types = (pa.int64(), pa.int64(), pa.float64())
-    return pa.table([pa.array(*one) for one in zip(columns, types, strict=True)], [form.row, form.column, form.value])
+    return pa.table(
+        [pa.array(*column) for column in zip(columns, types, strict=True)], [form.row, form.column, form.value]
+    )
 
 
 def _lines_of(stream: Stream) -> Iterator[bytes]:
@@ -226,7 +228,9 @@ def _assemble(
 
 
 def _checked_cut(cut: Any) -> tuple[int, int]:
-    if not (isinstance(cut, (tuple, list)) and len(cut) == 2 and all(type(one) is int and one > 0 for one in cut)):
+    if not (
+        isinstance(cut, (tuple, list)) and len(cut) == 2 and all(type(number) is int and number > 0 for number in cut)
+    ):
         raise InputError(f"cut={cut!r} is not an option; give the rows and columns to keep, or None to keep all")
     return cut[0], cut[1]
 

@@ -1,7 +1,7 @@
 """Where the bytes of a dataset are: a plain file, a compressed one, or a member of a ZIP archive.
 
 What a file is, is read from its first bytes. A file that is not what its dataset says, or not all of it, is named as
-that: a web page saved in its place, an archive without an end, a stream that breaks off.
+that: a web page saved under its name, an archive without an end, a stream that breaks off.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from onesided.errors import InputError, examples
 from onesided.panels.table_files import Progress
 
 _PACKINGS = ("", ".gz", ".xz")
-_TOLD_BYTES = 1 << 20  # from one report of progress to the next
+_REPORT_BYTES = 1 << 20  # from one report of progress to the next
 _WEB_PAGE = (b"<!doctype", b"<html")
 _BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zipfile.BadZipFile)
 
@@ -45,8 +45,8 @@ class Source:
     @property
     def identity(self) -> list[Any]:
         """What changes when the file does: its path, the member, its size and time of change."""
-        found = self.path.stat()
-        return [str(self.path.resolve()), self.member, found.st_size, found.st_mtime_ns]
+        state = self.path.stat()
+        return [str(self.path.resolve()), self.member, state.st_size, state.st_mtime_ns]
 
     @contextmanager
     def opened(self, progress: Progress | None = None) -> Iterator[Stream]:
@@ -60,8 +60,8 @@ class Source:
                 if progress:
                     progress(size, size)
             except _BROKEN as error:
-                found = str(error) or type(error).__name__
-                raise InputError(f"{self} is cut short or corrupt ({found}); download it again") from error
+                reason = str(error) or type(error).__name__
+                raise InputError(f"{self} is cut short or corrupt ({reason}); download it again") from error
 
 
 class Stream(io.RawIOBase):
@@ -69,7 +69,7 @@ class Stream(io.RawIOBase):
 
     def __init__(self, source: Any, raw: Any, size: int, progress: Progress | None) -> None:
         self._source, self._raw, self._size, self._progress = source, raw, size, progress
-        self._last, self._told = b"\n", 0
+        self._last, self._reported = b"\n", 0
 
     def readable(self) -> bool:
         """Yes."""
@@ -77,18 +77,18 @@ class Stream(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes, at most so many; none at the end."""
-        return self._seen(self._source.read(size))
+        return self._watched(self._source.read(size))
 
     def readline(self, size: int | None = -1) -> bytes:
-        """The next line, or as much of it as asked for."""
-        return self._seen(self._source.readline(-1 if size is None else size))
+        """The next line, or its first ``size`` bytes."""
+        return self._watched(self._source.readline(-1 if size is None else size))
 
-    def _seen(self, found: bytes) -> bytes:
-        self._last = found[-1:] or self._last
-        if self._progress and (at := self._raw.tell()) >= self._told + _TOLD_BYTES:
-            self._told = at
+    def _watched(self, data: bytes) -> bytes:
+        self._last = data[-1:] or self._last
+        if self._progress and (at := self._raw.tell()) >= self._reported + _REPORT_BYTES:
+            self._reported = at
             self._progress(at, self._size)
-        return found
+        return data
 
     def check_end(self, source: Source) -> None:
         """Refuse a file whose last line has no end: all of these files have one."""
@@ -122,7 +122,8 @@ def find(name: str, folder: str | PathLike[str]) -> Path | None:
 
     That is the archive as published, the folder it unpacks to, or the bare file of the data, its name prefixed with
     that of the archive, and plain or compressed with gzip or xz: ``ml-1m.zip``, ``ml-1m/ratings.dat`` or
-    ``ml-1m.ratings.dat.xz``. In a folder that has the name of the dataset's own, its files are found as they are.
+    ``ml-1m.ratings.dat.xz``. In a folder with the name of the one the archive unpacks to, files may go by their bare
+    names.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -146,25 +147,25 @@ def find(name: str, folder: str | PathLike[str]) -> Path | None:
 def _first(folder: Path, names: list[str]) -> Path | None:
     for name in names:
         for packing in _PACKINGS:
-            for found in sorted(folder.glob(name + packing)):
-                if found.is_file():
-                    return found
+            for path in sorted(folder.glob(name + packing)):
+                if path.is_file():
+                    return path
     return None
 
 
 def located(spec: Specification, path: str | PathLike[str]) -> Path:
-    """The file of a dataset at ``path``: itself, or the one found in that folder; what is missing is told in full."""
+    """The file of a dataset at ``path``: itself, or in that folder; a missing file is refused with where to get it."""
     path = Path(path)
     if path.is_dir() and spec.file:
         bare = [PurePosixPath(spec.member).name] if spec.member else []
-        found = find(spec.name, path) or _first(path, bare)
-        if found is None:
+        file = find(spec.name, path) or _first(path, bare)
+        if file is None:
             raise InputError(f"there is no file of {spec.title} in {path}; {where_from(spec)}")
-        return found
+        return file
     if not path.is_file():
         raise InputError(f"there is no file {path}; {where_from(spec)}")
-    with path.open("rb") as file:
-        start = file.read(64).lstrip().lower()
+    with path.open("rb") as opened:
+        start = opened.read(64).lstrip().lower()
     if not start:
         raise InputError(f"{path} is empty; {where_from(spec)}")
     if start.startswith(_WEB_PAGE):
@@ -188,8 +189,8 @@ def data_source(spec: Specification, path: Path) -> Source:
     except (zipfile.BadZipFile, OSError, RuntimeError) as error:
         raise InputError(f"{path} is a ZIP archive cut short or corrupt ({error}); download it again") from error
     wanted = PurePosixPath(spec.member)
-    fitting = [one for one in names if one == spec.member] or [
-        one for one in names if PurePosixPath(one).name == wanted.name and not one.startswith("__MACOSX")
+    fitting = [name for name in names if name == spec.member] or [
+        name for name in names if PurePosixPath(name).name == wanted.name and not name.startswith("__MACOSX")
     ]
     if len(fitting) != 1:
         raise InputError(

@@ -5,9 +5,9 @@ second moment off the diagonal, L_ij = μ_iμ_j + τ² + x_iᵀx_j. With ρ the 
 
     w*_u = w_u · Poisson(1),    θ* = θ(w*, 2ρ),    band: 2θ̂ − mean θ* ± t · rms(θ* − θ̂)
 
-Noise in the pairs pushes eigenvalues up, and does so again in each replicate; the ridge pulls them down in proportion
-to ρ, and its double pulls as much again. So mean θ* − θ̂ estimates both biases at once. Without any ridge a factor too
-many can grow without bound on one column, whose own second moment is free.
+Noise in the pairs pushes eigenvalues up, and does so again in each replicate; the ridge shrinks them in proportion
+to ρ, and its double shrinks them as much again. So mean θ* − θ̂ estimates both biases at once. Without any ridge a
+factor too many can grow without bound on one column, whose second moment is free.
 
 Shares of 90% bands that hold the truth, by ``benchmarks/bands.py``: 1,000 panels in the first two lines, 200 in the
 others. Pairs in the fifth column were never measured; measured ones (:mod:`onesided.pairs.lookup`) are held to T of
@@ -26,14 +26,15 @@ linear mixture, 300 × 150, 4           0.11        0.00     0.02           0.73
 
 Bands are too narrow for factors beyond the true rank, and for everything where pairs are seen less than about five
 times on average (0.16 in the last line): there the loss fits noise, in each replicate as in the whole. The angles
-tell: where even the smallest may exceed 0.4 radians, no band can be relied on. And bands know nothing of a model
+show it: where even the smallest may exceed 0.4 radians, no band can be relied on. And bands know nothing of a model
 that is wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -60,17 +61,23 @@ FEWEST_ROWS = 10
 MOST_BYTES = 1 << 30
 
 
+class Model(TypedDict, total=False):
+    """What the moment estimator is fitted with, beside its ridge."""
+
+    rank: Required[int]
+    center: Center
+    diagonal: Diagonal
+    weight_exponent: float
+
+
 def bootstrap(
     panel: Panel,
     *,
-    rank: int,
-    center: Center = "columns",
-    diagonal: Diagonal = "free",
-    weight_exponent: float = -0.5,
     replicates: int = 50,
     columns: Any = None,
     rng: int | np.random.Generator = 0,
     progress: Replicated | None = None,
+    **model: Unpack[Model],
 ) -> Bootstrap:
     """Resample the rows and fit the moment estimator again, each time from the solution for all rows.
 
@@ -78,9 +85,6 @@ def bootstrap(
     ----------
     panel : Panel
         At least ten of its rows must have two entries and a positive weight.
-    rank, center, diagonal, weight_exponent
-        Those of the model. Its ridge has no place here: bands are for what is not shrunk, and an eigenvalue that
-        the model shrinks may lie below its band.
     replicates : int
     columns : positions, optional
         Keep the replicates' loadings of these columns only, for :meth:`Bootstrap.entries`; all where not given, none
@@ -89,6 +93,10 @@ def bootstrap(
         The same seed gives the same bands at any number of threads.
     progress : callable, optional
         Called after each replicate with the number made and the number in all.
+    **model
+        Those of the model: ``rank``, which must be given, ``center`` ("columns" by default), ``diagonal`` ("free") and
+        ``weight_exponent`` (−0.5). Its ridge is not among them: bands are for what is not shrunk, and an eigenvalue
+        that the model shrinks may lie below its band.
 
     Examples
     --------
@@ -98,37 +106,26 @@ def bootstrap(
     >>> np.all((bands.lower < bands.estimate) & (bands.estimate < bands.upper))
     np.True_
     """
-    check_choice("center", center, ("none", "columns", "both"))
+    setting = Setting(**model, refined=False, ridge=RIDGE, tol=FITTED, max_passes=MOST_PASSES)
+    check_choice("center", setting.center, ("none", "columns", "both"))
     _check_rows(panel)
+    rank, rng = setting.rank, np.random.default_rng(rng)
     check_fittable(panel, rank)
     kept = _kept_columns(panel, columns, rank, replicates)
-    rng = np.random.default_rng(rng)
     panel = _in_double_precision(panel)
-    found = moment_solution(
-        panel,
-        Setting(
-            rank,
-            center,
-            diagonal,
-            weight_exponent=weight_exponent,
-            ridge=RIDGE,
-            tol=FITTED,
-            max_passes=MOST_PASSES,
-        ),
-        rng=rng,
-    )
-    fitted = found.row_space
-    whole = _Fit(_loadings(fitted.mean, fitted.row_variance, fitted.factor), found.solve.status == "converged")
+    solution = moment_solution(panel, setting, rng=rng)
+    space = solution.row_space
+    whole = _Fit(_loadings(space.mean, space.row_variance, space.factor), solution.solve.status == "converged")
     shifts = np.empty((replicates, len(kept), rank + 2), dtype=np.float32)
     spectra, tilts = np.empty((replicates, rank)), np.empty((replicates, rank))
     unsettled = int(not whole.settled)
     with single_blas_thread():
-        space, spectrum = _spectrum(whole.factor)
+        basis_of_all, spectrum = _spectrum(whole.factor)
         for k in range(replicates):
-            fit = _refit(_resampled(panel, rng), whole, center, diagonal, weight_exponent)
+            fit = _refit(_resampled(panel, rng), whole, setting)
             shifts[k] = (fit.loadings - whole.loadings)[kept]
             basis, spectra[k] = _spectrum(fit.factor)
-            tilts[k] = _angles(space, basis)
+            tilts[k] = _angles(basis_of_all, basis)
             unsettled += not fit.settled
             if progress is not None:
                 progress(k + 1, replicates)
@@ -157,7 +154,7 @@ def _resampled(panel: Panel, rng: np.random.Generator) -> Panel:
             return panel.with_row_weights(weights)
 
 
-def _refit(panel: Panel, whole: _Fit, center: Center, diagonal: Diagonal, weight_exponent: float) -> _Fit:
+def _refit(panel: Panel, whole: _Fit, setting: Setting) -> _Fit:
     """The fit to resampled rows, from that to all rows.
 
     Poisson weights double Σw², which makes the sampling noise √2 times as large: another √2 doubles the ridge. A
@@ -165,9 +162,7 @@ def _refit(panel: Panel, whole: _Fit, center: Center, diagonal: Diagonal, weight
     """
     mean, objective = moment_objective(
         panel,
-        Setting(
-            len(whole.factor.T), center, diagonal, weight_exponent=weight_exponent, ridge=float(np.sqrt(2) * RIDGE)
-        ),
+        replace(setting, ridge=float(np.sqrt(2) * setting.ridge)),
     )
     start = objective.engine.array(whole.factor / objective.scale)
     start[objective.pair_counts == 0] = 0.0
@@ -179,7 +174,7 @@ def _refit(panel: Panel, whole: _Fit, center: Center, diagonal: Diagonal, weight
         start,
         metric,
         tol=max(SETTLED * opened / abs(loss), objective.resolution) if loss else 0.0,
-        max_passes=MOST_PASSES,
+        max_passes=setting.max_passes,
         resolution=objective.resolution,
     )
     row_variance = objective.row_variance * objective.scale**2

@@ -1,4 +1,4 @@
-"""T as an operator: measured, completed or unsupported, entry by entry; d × d only when asked.
+"""T as an operator: measured, completed or unsupported, entry by entry; d × d on demand only.
 
 Three outputs, by name, with L = μμᵀ + XXᵀ the model's entry, T̂ the measured one and N its count:
 
@@ -11,14 +11,15 @@ Three outputs, by name, with L = μμᵀ + XXᵀ the model's entry, T̂ the meas
 Between parts of the panel that no chain of rows links, L is μμᵀ and, where rows have an effect, τ²: what the factor has
 there would be an accident of its rotation. (``HajekGD`` keeps XXᵀ there, as the paper has it.)
 
-Measured entries are computed from the panel when they are asked for, by intersecting two columns.
+Measured entries are computed from the panel on demand (:mod:`onesided.pairs.lookup`): a single one, with its count and
+standard error, from one intersection of its two columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from numbers import Integral
 from typing import Any, Literal
 
@@ -30,7 +31,7 @@ from scipy.sparse.linalg import LinearOperator
 from onesided.errors import InputError
 from onesided.memory import check_room
 from onesided.model.uncertainty import Bootstrap
-from onesided.pairs.lookup import MeasuredErrors, measured_errors
+from onesided.pairs.lookup import PairLookup
 from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments, hajek, hajek_at
 from onesided.panels.ids import known_positions
@@ -50,9 +51,9 @@ class Entry:
     ``status`` is "measured" when a row has both columns, "completed" when a chain of rows links them, and
     "unsupported" otherwise: a column was never seen together with another, or the two belong to parts of the panel
     that share no row, and nothing is known of them together but the means. ``count`` is the weight of the rows that
-    have both columns; None when the panel is not at hand to tell. ``standard_error`` is, for a measured entry, that of
+    have both columns; None without the panel. ``standard_error`` is, for a measured entry, that of
     the measurement T̂_ij as an estimate of these rows' own T_ij; for a completed one that of the model's value, which
-    only a bootstrap can tell (:meth:`onesided.OneSidedCompletion.bootstrap`); otherwise None.
+    takes a bootstrap (:meth:`onesided.OneSidedCompletion.bootstrap`); otherwise None.
 
     >>> panel = Panel.from_arrays([0, 0, 1, 1, 2], ["rye", "tea", "tea", "gin", "ale"], [1.0, 2.0, 1.0, 1.0, 3.0])
     >>> ids = panel.column_ids
@@ -72,7 +73,7 @@ class Entry:
         return self.value
 
     def __repr__(self) -> str:
-        error, count = (one if one is None else f"{one:.6g}" for one in (self.standard_error, self.count))
+        error, count = (None if number is None else f"{number:.6g}" for number in (self.standard_error, self.count))
         return f"Entry(value={self.value:.6g}, standard_error={error}, count={count}, status={self.status!r})"
 
 
@@ -118,7 +119,8 @@ class SecondMoment(LinearOperator):
         self.factor = factor if mean is None else np.column_stack([mean, factor])
         self.common = common + (mean is not None)  # leading columns of the factor that hold between parts, too
         self.measured, self.panel, self.kappa, self.output = measured, panel, kappa, output
-        self._known_moments, self._bootstrap = moments, bootstrap
+        self._given_moments, self._bootstrap = moments, bootstrap
+        self._lookup = None if panel is None else PairLookup(panel)
         self.column_ids = np.arange(d) if column_ids is None else column_ids
         if output != "low_rank" and panel is None and not (output == "blend" and kappa == np.inf):
             raise InputError(
@@ -151,66 +153,52 @@ class SecondMoment(LinearOperator):
             self.measured,
             column_ids=self.column_ids,
             panel=self.panel,
-            moments=self._known_moments,
+            moments=self.__dict__.get("_moments", self._given_moments),
             kappa=self.kappa,
             output=output,
             bootstrap=self._bootstrap,
             common=self.common,
         )
-        for name in ("_errors", "_moments"):
-            if name in self.__dict__:
-                view.__dict__[name] = self.__dict__[name]
+        view._lookup = self._lookup  # with what it has fitted
         return view
 
     def __getitem__(self, ids: tuple[Any, Any]) -> Entry:
-        if not isinstance(ids, tuple) or len(ids) != 2 or not all(isinstance(one, (str, Integral)) for one in ids):
+        if not isinstance(ids, tuple) or len(ids) != 2 or not all(isinstance(name, (str, Integral)) for name in ids):
             raise InputError(
                 f"index the second moment by two column ids, for example T[3, 7]; found {ids!r}. "
                 "For several entries use block(rows, columns), for all to_dense()"
             )
         i, j = known_positions(self.column_ids, ids, "column")
-        count: float | None
-        if i == j:
-            count = float(self.measured.counts[i])
-        else:
-            count = None if self.panel is None else float(self._measure([i], [j])[1][0, 0])
+        pair = None if self._lookup is None else self._lookup.at([i], [j])
+        rows, columns = np.array([i]), np.array([j])
+        measured = None if pair is None else (pair.mean, pair.count)
+        value = self._combined(self._low_rank_block(rows, columns), rows[:, None], columns, measured).item()
+        counts = self.measured.counts[i : i + 1] if i == j else None if pair is None else pair.count
+        count = None if counts is None else float(counts[0])
         if count is not None and count > 0:
-            status: EntryStatus = "measured"
-        elif i != j and self.measured.linked(i, j):
-            status = "completed"
-        else:
-            status = "unsupported"
-        return Entry(float(self.block([i], [j])[0, 0]), self._standard_error(i, j, status), count, status)
-
-    def _standard_error(self, i: int, j: int, status: EntryStatus) -> float | None:
-        if status == "measured" and self.panel is not None:
-            return float(self._errors.at([i], [j])[0])
-        if status == "completed" and self._bootstrap is not None:
-            return float(self._bootstrap.entries([i], [j]).standard_error[0])
-        return None
-
-    @cached_property
-    def _errors(self) -> MeasuredErrors:
-        assert self.panel is not None
-        return measured_errors(self.panel)
+            return Entry(value, None if pair is None else float(pair.standard_error[0]), count, "measured")
+        if i == j or not self.measured.linked(i, j):
+            return Entry(value, None, count, "unsupported")
+        bands = None if self._bootstrap is None else self._bootstrap.entries([i], [j])
+        return Entry(value, None if bands is None else float(bands.standard_error[0]), count, "completed")
 
     def block(self, rows: Iterable[int], columns: Iterable[int]) -> Array:
         """The entries at the given positions, as a dense array."""
         rows, columns = self._positions(rows), self._positions(columns)
+        measured = self._measured_block(rows, columns) if self._kappa < np.inf else None
+        return self._combined(self._low_rank_block(rows, columns), rows[:, None], columns, measured)
+
+    def _low_rank_block(self, rows: Array, columns: Array) -> Array:
         low_rank: Array = self.factor[rows] @ self.factor[columns].T
-        if self._in_parts:
-            apart = self.measured.parts[rows][:, None] != self.measured.parts[columns]
-            low_rank = np.where(
-                apart, self.factor[rows, : self.common] @ self.factor[columns, : self.common].T, low_rank
-            )
-        if self.output == "low_rank":
+        if not self._in_parts:
             return low_rank
-        blended = low_rank
-        if self._kappa < np.inf:
-            sums, counts = self._measure(rows, columns)
-            blended = self._blended(low_rank, sums / np.where(counts > 0, counts, 1.0), counts)
-        same = (rows[:, None] == columns[None, :]) & (self.measured.counts[rows] > 0)[:, None]
-        return np.where(same, self.measured.diagonal[rows][:, None], blended)
+        apart = self.measured.parts[rows][:, None] != self.measured.parts[columns]
+        return np.where(apart, self.factor[rows, : self.common] @ self.factor[columns, : self.common].T, low_rank)
+
+    def _measured_block(self, rows: Array, columns: Array) -> tuple[Array, Array]:
+        """T̂ and N."""
+        assert self._lookup is not None
+        return self._lookup.block(rows, columns)
 
     def at(self, rows: Iterable[int], columns: Iterable[int]) -> Array:
         """The entries at pairs of positions, the first row with the first column and so on: one value for each pair.
@@ -224,19 +212,14 @@ class SecondMoment(LinearOperator):
         if self._in_parts:
             apart = self.measured.parts[rows] != self.measured.parts[columns]
             values = np.where(apart, _inner_products(self.factor[:, : self.common], rows, columns), values)
-        if self.output == "low_rank":
-            return values
-        if self._kappa < np.inf:
-            measured, counts = hajek_at(self._moments, rows, columns)
-            values = self._blended(values, measured, counts)
-        own = (rows == columns) & (self.measured.counts[rows] > 0)
-        return np.where(own, self.measured.diagonal[rows], values)
+        measured = hajek_at(self._moments, rows, columns) if self._kappa < np.inf else None
+        return self._combined(values, rows, columns, measured)
 
     def shared_rows(self, rows: Iterable[int], columns: Iterable[int]) -> Array:
         """The weight of the rows that have both columns, at the given positions; the panel must be at hand."""
         if self.panel is None:
             raise InputError("rows are counted in the panel, and this model has none: give the panel, or fit again")
-        return self._measure(self._positions(rows), self._positions(columns))[1]
+        return self._measured_block(self._positions(rows), self._positions(columns))[1]
 
     def to_dense(self) -> Array:
         """All of T, d × d."""
@@ -245,12 +228,23 @@ class SecondMoment(LinearOperator):
         everything = np.arange(d)
         return self.block(everything, everything)
 
-    def _blended(self, low_rank: Array, measured: Array, counts: Array) -> Array:
-        return low_rank + (measured - low_rank) * counts / np.where(counts > 0, counts + self._kappa, 1.0)
+    def _combined(self, low_rank: Array, rows: Array, columns: Array, measured: tuple[Array, Array] | None) -> Array:
+        """The output's entries at positions: L, with T̂ and N where the output has them, and the measured diagonal."""
+        if self.output == "low_rank":
+            return low_rank
+        values = low_rank
+        if measured is not None and self._kappa < np.inf:
+            mean, count = measured
+            values = low_rank + (mean - low_rank) * count / np.where(count > 0, count + self._kappa, 1.0)
+        on_diagonal = (rows == columns) & (self.measured.counts[rows] > 0)
+        return np.where(on_diagonal, self.measured.diagonal[rows], values)
 
     @property
     def _kappa(self) -> float:
-        return float(self.kappa) if self.output == "blend" and self.kappa is not None else 0.0
+        """How many rows the model's entry counts for beside a measured one."""
+        if self.output == "blend" and self.kappa is not None:
+            return float(self.kappa)
+        return 0.0 if self.output == "algorithm1" else np.inf
 
     def _positions(self, positions: Iterable[int]) -> Array:
         array = np.asarray(positions)
@@ -264,27 +258,21 @@ class SecondMoment(LinearOperator):
             )
         return array
 
-    def _measure(self, rows: Any, columns: Any) -> tuple[Array, Array]:
-        """Σ w v_i v_j and Σ w over the rows that have both, for a block of pairs."""
-        assert self.panel is not None
-        sums, counts = self.panel.total(partial(_measured, some=rows, others=columns))
-        return sums, counts
-
     @cached_property
     def _moments(self) -> PairMoments:
         assert self.panel is not None
-        return self._known_moments or PairMoments.from_panel(self.panel)
+        return self._given_moments or PairMoments.from_panel(self.panel)
 
     @cached_property
     def _correction(self) -> sp.csr_array:
         """What the output adds to the low-rank part, on Ω."""
-        own = np.where(self.measured.counts > 0, self.measured.diagonal - np.sum(self.factor**2, axis=1), 0.0)
+        diagonal = np.where(self.measured.counts > 0, self.measured.diagonal - np.sum(self.factor**2, axis=1), 0.0)
         if self._kappa == np.inf:
-            return sp.csr_array(sp.diags_array(own))
+            return sp.csr_array(sp.diags_array(diagonal))
         moments = self._moments
         i, j = moments.pairs()
-        residual = hajek(moments) - _inner_products(self.factor, i, j)
-        return moments.to_matrix(np.where(i == j, own[i], residual * moments.counts / (moments.counts + self._kappa)))
+        residual, counts = hajek(moments) - _inner_products(self.factor, i, j), moments.counts
+        return moments.to_matrix(np.where(i == j, diagonal[i], residual * counts / (counts + self._kappa)))
 
     @property
     def _in_parts(self) -> bool:
@@ -292,11 +280,11 @@ class SecondMoment(LinearOperator):
 
     def _matmat(self, V: Array) -> Array:
         if self._in_parts:
-            everywhere, own = np.hsplit(self.factor, [self.common])
+            everywhere, within = np.hsplit(self.factor, [self.common])
             product: Array = everywhere @ (everywhere.T @ V)
-            sums = np.zeros((int(self.measured.parts.max()) + 2, own.shape[1], V.shape[1]))  # the last: alone
-            np.add.at(sums, self.measured.parts, own[:, :, None] * V[:, None, :])
-            product += np.einsum("ja,jav->jv", own, sums[self.measured.parts])
+            sums = np.zeros((int(self.measured.parts.max()) + 2, within.shape[1], V.shape[1]))  # the last: alone
+            np.add.at(sums, self.measured.parts, within[:, :, None] * V[:, None, :])
+            product += np.einsum("ja,jav->jv", within, sums[self.measured.parts])
         else:
             product = self.factor @ (self.factor.T @ V)
         if self.output != "low_rank":
@@ -321,26 +309,3 @@ def _inner_products(factor: Array, i: Array, j: Array) -> Array:
         here = slice(first, first + PAIRS_AT_ONCE)
         products[here] = np.vecdot(factor[i[here]], factor[j[here]])
     return products
-
-
-def _measured(panel: Panel, some: Any, others: Any) -> Array:
-    """Σ w v_i v_j and Σ w over the rows that have both, for some columns and others."""
-    weights = sp.dia_array((panel.row_weights[None, :], [0]), shape=(panel.n_rows,) * 2)
-    (values, present), (other_values, other_present) = _columns(panel, some), _columns(panel, others)
-    sums, counts = values.T @ (weights @ other_values), present.T @ (weights @ other_present)
-    return np.stack([sums.toarray(), counts.toarray()])
-
-
-def _columns(panel: Panel, positions: Any) -> tuple[sp.csc_array, sp.csc_array]:
-    """Some columns of a panel: their values, and ones where there are any."""
-    indptr, rows, values = panel.by_column
-    positions = np.asarray(positions)
-    starts, lengths = indptr[positions], indptr[positions + 1] - indptr[positions]
-    pointers = np.concatenate([[0], np.cumsum(lengths)])
-    entries = np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], lengths)
-    shape = (panel.n_rows, len(positions))
-    kept = values[entries].astype(np.float64)
-    return (
-        sp.csc_array((kept, rows[entries], pointers), shape=shape),
-        sp.csc_array((np.ones_like(kept), rows[entries], pointers), shape=shape),
-    )

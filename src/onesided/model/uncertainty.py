@@ -19,9 +19,10 @@ Array = npt.NDArray[Any]
 class Bands:
     """Estimates, each with its standard error and an interval.
 
-    >>> from onesided import synthetic
+    >>> from onesided import synthetic, uncertainty
     >>> truth = synthetic.linear_mixture(2000, 20, 2, rng=0)
-    >>> bands = bootstrap(synthetic.sample_fixed(truth, 6, rng=1), rank=2, replicates=20).entries([0, 3], [1, 5])
+    >>> panel = synthetic.sample_fixed(truth, 6, rng=1)
+    >>> bands = uncertainty.bootstrap(panel, rank=2, replicates=20).entries([0, 3], [1, 5])
     >>> T = truth.second_moment()[[0, 3], [1, 5]]
     >>> (bands.lower < T) & (T < bands.upper)
     array([ True,  True])
@@ -40,10 +41,10 @@ class Bootstrap:
     ``unsettled`` counts the fits, that to all rows among them, that reached the limit of passes or could not be
     improved although they had not converged; where it is not small, bands are not to be trusted.
 
-    >>> from onesided import synthetic
+    >>> from onesided import synthetic, uncertainty
     >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 20, 2, rng=0), 6, rng=1)
-    >>> found = bootstrap(panel, rank=2, replicates=20)
-    >>> found.unsettled, bool(found.angles().upper[0] < 0.4)  # no reason to distrust its bands
+    >>> resampled = uncertainty.bootstrap(panel, rank=2, replicates=20)
+    >>> resampled.unsettled, bool(resampled.angles().upper[0] < 0.4)  # no reason to distrust its bands
     (0, True)
     """
 
@@ -79,7 +80,7 @@ class Bootstrap:
     def entries(self, rows: Any, columns: Any, level: float = 0.9) -> Bands:
         """L at pairs of columns by position, measured together or not.
 
-        On the diagonal this is the model's part of T_jj, which leaves out what a column varies on its own.
+        On the diagonal this is the model's part of T_jj, without the column's noise.
         """
         i, j = (self._kept(part) for part in pair_positions(rows, columns, self.n_columns))
         replicates = (_entries(self.loadings + shift, i, j) for shift in self.shifts)
@@ -102,7 +103,7 @@ def _entries(loadings: Array, i: Array, j: Array) -> Array:
 def _bands(whole: Array, replicates: Iterable[Array], level: float) -> Bands:
     """2θ̂ − mean θ* ± t rms(θ* − θ̂), with t Student's for the number of replicates.
 
-    The root mean square holds the spread of θ* and the correction, which is uncertain by about its own size.
+    The root mean square holds the variance of θ* and the correction, which is uncertain by about its size.
     """
     from scipy.stats import t
 

@@ -20,8 +20,8 @@ Array = npt.NDArray[Any]
 class Measured:
     """What a model knows of its panel without the panel: the diagonal, and which columns can be placed.
 
-    >>> known = Measured.from_panel(Panel.from_arrays([0, 0, 1, 1, 2], [0, 1, 1, 2, 3], [1.0, 2.0, 1.0, 1.0, 3.0]))
-    >>> known.diagonal, known.linked(0, 2), known.linked(0, 3)
+    >>> measured = Measured.from_panel(Panel.from_arrays([0, 0, 1, 1, 2], [0, 1, 1, 2, 3], [1.0, 2.0, 1.0, 1.0, 3.0]))
+    >>> measured.diagonal, measured.linked(0, 2), measured.linked(0, 3)
     (array([1. , 2.5, 1. , 9. ]), True, False)
     """
 
@@ -32,10 +32,10 @@ class Measured:
 
     @classmethod
     def from_panel(cls, panel: Panel) -> Measured:
-        """From the panel's own row weights."""
+        """With the panel's row weights."""
         scale = largest_value(panel) or 1.0
-        own = column_sums(panel, scale=scale)
-        counts, sums, squares = map(host, (own.counts, own.sums, own.squares))
+        of_columns = column_sums(panel, scale=scale)
+        counts, sums, squares = map(host, (of_columns.counts, of_columns.sums, of_columns.squares))
         total = np.where(counts > 0, counts, 1.0)
         return cls(squares / total * scale**2, sums / total * scale, counts, linked_parts(panel))
 

@@ -38,6 +38,7 @@ from onesided.engines.threads import in_order
 from onesided.errors import InputError, check_choice
 from onesided.kernels import cpu, pairs
 from onesided.memory import check_room
+from onesided.pairs.pair_sums import PairSums
 from onesided.pairs.size import EntriesByColumn, PairSize, row_type
 from onesided.panels.panel import Panel
 
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 ROUNDING = 1e-12  # weights smaller than this share of those taken away are lost in rounding
-POOLED_ROWS = 4.0  # how many rows' worth of evidence the pooled variance stands for
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +132,13 @@ class PairMoments:
     @property
     def effective_counts(self) -> Array:
         """(Σw)² / Σw²: how many equally weighted rows would be as informative."""
-        if self.weight_sums is None or self.squared_weight_sums is None:
-            return self.rows.astype(np.float64)
-        return self.weight_sums**2 / self.squared_weight_sums
+        return self.pair_sums().effective_count
+
+    def pair_sums(self) -> PairSums:
+        """The sums of all pairs, weights of one included."""
+        counts = self.counts
+        squared_weights = counts if self.squared_weight_sums is None else self.squared_weight_sums
+        return PairSums(self.rows, counts, squared_weights, self.sums, self.squares)
 
     def pairs(self) -> tuple[Array, Array]:
         """The columns i and j ≥ i of every pair."""
@@ -168,7 +172,7 @@ class PairMoments:
         """Per-pair ``values`` as a symmetric sparse matrix; zeros on Ω are stored."""
         import scipy.sparse as sp
 
-        i, j = (one.astype(np.int32) for one in self.pairs())
+        i, j = (columns.astype(np.int32) for columns in self.pairs())
         off = i != j
         starts, order = cpu.counting_sort(np.concatenate([i, j[off]]), self.n_columns)
         columns = np.concatenate([j, i[off]])[order]
@@ -194,18 +198,19 @@ class PairMoments:
         union = np.union1d(mine, theirs)
         at_mine, at_theirs = np.searchsorted(union, mine), np.searchsorted(union, theirs)
 
-        def merged(ours: Array, others: Array) -> Array:
+        def merged(ours: Array, added: Array) -> Array:
             total = np.zeros(len(union), dtype=ours.dtype)
             total[at_mine] = ours
-            total[at_theirs] += sign * others
+            total[at_theirs] += sign * added
             return total
 
+        sums, others = self.pair_sums(), other.pair_sums()
         rows = merged(self.rows.astype(row_type(self.n_rows + other.n_rows)), other.rows)
         if np.any(rows < 0) or self.n_rows + sign * other.n_rows < 0:
             raise InputError("the moments taken away hold rows that these do not: subtract a part from its whole")
         kept = rows > 0
-        counts = merged(self.counts, other.counts)[kept]
-        if np.any(counts <= ROUNDING * merged(self.counts, np.zeros(other.n_pairs))[kept]):
+        counts = merged(sums.weights, others.weights)[kept]
+        if np.any(counts <= ROUNDING * merged(sums.weights, np.zeros(other.n_pairs))[kept]):
             raise InputError(
                 "the rows left weigh nothing beside those taken away: build their moments from the rows themselves"
             )
@@ -219,11 +224,8 @@ class PairMoments:
             merged(self.sums, other.sums)[kept],
             merged(self.squares, other.squares)[kept],
             counts if weighted else None,
-            merged(self._squared_weights(), other._squared_weights())[kept] if weighted else None,
+            merged(sums.squared_weights, others.squared_weights)[kept] if weighted else None,
         )
-
-    def _squared_weights(self) -> Array:
-        return self.counts if self.squared_weight_sums is None else self.squared_weight_sums
 
     def __repr__(self) -> str:
         return f"PairMoments({self.n_columns:,} columns, {self.n_pairs:,} pairs, {self.n_rows:,} rows)"
@@ -257,7 +259,7 @@ def hajek_at(moments: PairMoments, i: Array, j: Array) -> tuple[Array, Array]:
 def horvitz_thompson(moments: PairMoments, p: float, pair_p: float | None = None) -> Array:
     """T̄ on Ω: sums of products over their expected number, n p on the diagonal and n ``pair_p`` off it.
 
-    ``pair_p`` is p² where not given. Row weights have no place in this estimator.
+    ``pair_p`` is p² where not given. All rows must weigh one.
 
     >>> moments = PairMoments.from_panel(Panel.from_dense([[1.0, 2.0], [3.0, np.nan]]))
     >>> horvitz_thompson(moments, 0.5)
@@ -292,14 +294,14 @@ def hajek_variance(
     """
     check_choice("formula", formula, ("exact", "paper"))
     p, pair_p = _inclusion(p, pair_p)
-    spread = fourth - second**2
+    variance = fourth - second**2
     diagonal = np.eye(len(second), dtype=bool)
     if formula == "paper":
-        return np.asarray(spread * np.where(diagonal, (1 - p) / (n * p), 1.0))
+        return np.asarray(variance * np.where(diagonal, (1 - p) / (n * p), 1.0))
     if n == 1:
-        return np.zeros_like(spread)
+        return np.zeros_like(variance)
     on, off = (mean_inverse_count(n, probability) - 1 / n for probability in (p, pair_p))
-    return np.asarray(n / (n - 1) * spread * np.where(diagonal, on, off))
+    return np.asarray(n / (n - 1) * variance * np.where(diagonal, on, off))
 
 
 def horvitz_thompson_variance(fourth: Array, n: int, p: float, pair_p: float | None = None) -> Array:
@@ -331,11 +333,7 @@ def mean_inverse_count(n: int, probability: float) -> float:
 
 
 def standard_errors(moments: PairMoments) -> Array:
-    """Standard error of T̂ on Ω, estimated from the data: the root of s² (1/N − 1/n).
-
-    s² is the variance of the pair's products, from N − 1 degrees of freedom, together with a pooled one that
-    counts for four: κ T̂_ii T̂_jj, where κ (one for the diagonal, one off it) is fitted to all pairs seen at
-    least twice. A pair seen once has the pooled variance alone. N is the effective count.
+    """Standard error of T̂ on Ω, estimated from the data: the formula of :mod:`onesided.pairs.pair_sums`.
 
     >>> panel = Panel.from_dense([[1.0, 2.0, np.nan], [3.0, 1.0, np.nan], [2.0, 2.0, 1.0]])
     >>> moments = PairMoments.from_panel(panel)
@@ -344,32 +342,11 @@ def standard_errors(moments: PairMoments) -> Array:
            [0.  , 0.  , 0.38],
            [0.47, 0.38, 0.65]])
     """
-    i, j = moments.pairs()
-    estimate, count = hajek(moments), moments.effective_counts
-    own_freedom = np.where(moments.rows > 1, np.maximum(count - 1, 0), 0.0)
-    spread = np.maximum(moments.squares / moments.counts - estimate**2, 0)  # the variance, times (N − 1)/N
-    size = moments.diagonal(estimate)
-    scale = size[i] * size[j]
-    pooled = np.empty(len(estimate))
-    for group in (i == j, i != j):
-        pooled[group] = scale[group] * _pooled_ratio(
-            (count * spread)[group],
-            own_freedom[group],
-            scale[group],
-            moments.squares[group] / moments.counts[group],
-        )
-    own = np.where(own_freedom > 0, count * spread, 0.0)
-    variance = (own + POOLED_ROWS * pooled) / (own_freedom + POOLED_ROWS)
-    return np.sqrt(variance * np.maximum(1 / count - 1 / max(moments.n_rows, 1), 0))
-
-
-def _pooled_ratio(deviance: Array, freedom: Array, scale: Array, mean_square: Array) -> float:
-    """κ: how large the variance of products is beside T_ii T_jj."""
-    repeated = freedom > 0
-    if repeated.any() and (freedom * scale)[repeated].sum() > 0:
-        return float(deviance[repeated].sum() / (freedom * scale)[repeated].sum())
-    # No pair was seen twice: the mean square bounds the variance from above.
-    return float(mean_square.sum() / scale.sum()) if scale.sum() > 0 else 0.0
+    sums, (i, j) = moments.pair_sums(), moments.pairs()
+    sizes = moments.diagonal(sums.mean)
+    scale, on_diagonal = sizes[i] * sizes[j], i == j
+    ratios = (sums.where(group).pooled_ratio(scale[group]) for group in (on_diagonal, ~on_diagonal))
+    return sums.standard_errors(np.where(on_diagonal, *ratios) * sizes[i] * sizes[j], moments.n_rows)
 
 
 def _inclusion(p: float, pair_p: float | None) -> tuple[float, float]:

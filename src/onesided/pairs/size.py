@@ -109,16 +109,16 @@ class EntriesByColumn:
         # Rows as bits, where they take no more memory than as columns.
         few_words = 8 * n * ((d >> 6) + 1) <= self.panel.columns.nbytes
         bits = pairs.row_bits(*self.by_row, d) if few_words else np.empty((0, 0), dtype=np.uint64)
-        found = in_order(
+        counts = in_order(
             lambda block: pairs.pair_counts(chosen[slice(*block)], self.starts, self.entries, *self.by_row, bits),
             self.blocks(chosen),
         )
-        return np.concatenate(list(found))
+        return np.concatenate(list(counts))
 
     def blocks(self, chosen: Array | None = None) -> list[tuple[int, int]]:
         """Ranges of columns, or of those chosen, with as many products each."""
         products = self.products if chosen is None else self.products[chosen]
-        # A block has a line of its own over all columns.
+        # Each block has a line over all columns.
         return cut(np.concatenate([[0], np.cumsum(products)]), max(BLOCK_PRODUCTS, 4 * self.panel.n_columns))
 
 

@@ -3,7 +3,7 @@
 The diagonal is always left free in it: fitted, it would put each column's own variance into the factor, and the bands
 around eigenvalues that do not have it. Bands are drawn for as many leading eigenvalues as the row space has directions
 that resampling leaves in place: those whose principal angle to the whole panel's stays below 0.4 radians in nine
-replicates of ten (:mod:`onesided.model.uncertainty`). Angles alone do not tell noise, which every replicate has in
+replicates of ten (:mod:`onesided.fitting.bootstrap`). Angles alone do not tell noise, which every replicate has in
 common with the whole: the components must also have earned their place on held-out rows, by two standard errors,
 against rank 0 among the settings tried or else as :func:`onesided.report.held_out.earned` has it. Bands are left out,
 and the page says why:
@@ -41,7 +41,7 @@ MOST_WORK = 4_000_000  # entries × components, for about ten seconds
 MOST_UNSETTLED = 0.1
 FIRM = 0.4  # radians
 LEVEL = 0.9
-LEAST_ROWS = 5.0  # that have a pair of columns, on average (:mod:`onesided.model.uncertainty`)
+LEAST_ROWS = 5.0  # that have a pair of columns, on average (:mod:`onesided.fitting.bootstrap`)
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from onesided.cli.console import read_panel
+from onesided.cli.reading import Reading, read_panel
 from onesided.panels.panel import Panel
 
 ENTRIES, USERS, FILMS, LARGEST_FILM = 20_000_000, 138_000, 27_000, 131_262
@@ -61,7 +61,7 @@ def with_pyarrow(path: str) -> pa.Table:
 
 
 def with_onesided(path: str) -> Panel:
-    panel, _ = read_panel(path, None, None, None, "refuse", "refuse")
+    panel, _ = read_panel(path, Reading())
     return panel
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from onesided.cli.console import bar, json_option, print_result
+from onesided.cli.console import bar, print_result
+from onesided.cli.options import json_option
 
 
 @click.group()

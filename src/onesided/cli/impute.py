@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onesided.cli.console import (
-    EXISTING_FILE,
-    TABLE_OR_PANEL,
-    bar,
-    json_option,
-    print_result,
-    read_panel,
-    table_options,
-)
+from onesided.cli.console import bar, print_result
+from onesided.cli.options import EXISTING_FILE, TABLE_OR_PANEL, json_option, taking
+from onesided.cli.reading import Reading, read_panel
 from onesided.errors import InputError, counted, shown
 
 if TYPE_CHECKING:
@@ -51,10 +45,10 @@ MANY_LINES = 10_000_000
     show_default=True,
     help="When a column is not in the model, or a row of --at not in TABLE: refuse the table, or drop its entries.",
 )
-@table_options
+@taking(Reading)
 @json_option
 def impute(
-    model: str, table: str, output: str, positions: str | None, unknown: Any, as_json: bool, **reading: Any
+    model: str, table: str, output: str, positions: str | None, unknown: Any, reading: Reading, as_json: bool
 ) -> None:
     """Fill in the rows of TABLE with a fitted MODEL.
 
@@ -73,9 +67,9 @@ def impute(
     from onesided.estimators.completion import OneSidedCompletion
     from onesided.storage.atomic import check_output
 
-    check_output(output, ENDINGS, inputs=[one for one in (model, table, positions) if one])
+    check_output(output, ENDINGS, inputs=[path for path in (model, table, positions) if path])
     fitted = OneSidedCompletion.load(model)
-    panel, left_out = read_panel(table, **reading)
+    panel, left_out = read_panel(table, reading)
     aligned = align(panel, fitted.column_ids_, unknown)
     result = {"output": output, "rows": aligned.n_rows, **left_out}
     result["entries_dropped"] = panel.n_entries - aligned.n_entries
@@ -83,7 +77,7 @@ def impute(
         lines, parts = aligned.n_rows * aligned.n_columns, all_values(fitted, aligned)
         _check_disk(output, lines)
     else:
-        rows, columns, dropped = _positions(positions, aligned, unknown, reading["row"], reading["column"])
+        rows, columns, dropped = _positions(positions, aligned, unknown, reading)
         lines, parts = len(rows), _at(fitted, aligned, rows, columns)
         result["pairs_dropped"] = dropped
         result["pairs_observed"] = _observed(aligned, rows, columns)
@@ -158,14 +152,14 @@ def _at(model: OneSidedCompletion, panel: Panel, rows: Any, columns: Any) -> Ite
         yield panel.row_ids[rows[here]], panel.column_ids[columns[here]], values, deviations
 
 
-def _positions(path: str, panel: Panel, unknown: str, row: str | None, column: str | None) -> tuple[Any, Any, int]:
+def _positions(path: str, panel: Panel, unknown: str, reading: Reading) -> tuple[Any, Any, int]:
     """Row and column positions of the pairs that a table lists, and how many pairs were left out."""
     import numpy as np
 
     from onesided.panels.ids import encode_ids, find_ids
     from onesided.panels.table_files import open_table
 
-    table = open_table(path, row=row, column=column, values=False)
+    table = open_table(path, row=reading.row, column=reading.column, values=False)
     wanted = table.reader.read_all()
     pairs, places = [], []
     for name, known in ((table.row, panel.row_ids), (table.column, panel.column_ids)):

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onesided.cli.console import TABLE_OR_PANEL, json_option, print_result, read_panel, table_options
+from onesided.cli.console import print_result
+from onesided.cli.options import TABLE_OR_PANEL, json_option, taking
+from onesided.cli.reading import Reading, read_panel
 
 if TYPE_CHECKING:
     from onesided.recoverability import Counts, RankSupport, Recoverability
@@ -14,9 +16,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("table", type=TABLE_OR_PANEL)
-@table_options
+@taking(Reading)
 @json_option
-def inspect(table: str, as_json: bool, **reading: Any) -> None:
+def inspect(table: str, reading: Reading, as_json: bool) -> None:
     """Say what TABLE can support, before any fit.
 
     Which rank stands out from chance and how many rows more would take, which pairs of columns were seen together,
@@ -54,7 +56,7 @@ def inspect(table: str, as_json: bool, **reading: Any) -> None:
     """
     from onesided.recoverability import recoverability
 
-    panel, left_out = read_panel(table, **reading)
+    panel, left_out = read_panel(table, reading)
     found = recoverability(panel)
     if as_json:
         print_result(found.to_dict() | left_out, as_json)

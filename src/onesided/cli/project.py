@@ -6,17 +6,19 @@ from typing import Any
 
 import click
 
-from onesided.cli.console import EXISTING_FILE, json_option, print_result, read_panel, table_options
+from onesided.cli.console import print_result
 from onesided.cli.impute import ENDINGS, align, all_values, write_values
+from onesided.cli.options import EXISTING_FILE, json_option, taking
+from onesided.cli.reading import Reading, read_panel
 
 
 @click.command()
 @click.argument("space", type=EXISTING_FILE)
 @click.argument("entries", metavar="ROW", type=EXISTING_FILE)
 @click.option("-o", "--output", type=click.Path(), help="Where to write the row filled in: .csv, .tsv or .parquet.")
-@table_options
+@taking(Reading)
 @json_option
-def project(space: str, entries: str, output: str | None, as_json: bool, **reading: Any) -> None:
+def project(space: str, entries: str, output: str | None, reading: Reading, as_json: bool) -> None:
     """Place your own ROW in a published SPACE: nothing is sent.
 
     SPACE is a model file, as whoever collected the data has published it. ROW is a table with what you know of
@@ -35,7 +37,7 @@ def project(space: str, entries: str, output: str | None, as_json: bool, **readi
     if output is not None:
         check_output(output, ENDINGS, inputs=[space, entries])
     model = OneSidedCompletion.load(space)
-    panel, _ = read_panel(entries, **reading)
+    panel, _ = read_panel(entries, reading)
     rows = align(panel, model.column_ids_, "drop")
     coordinates = model.transform(rows)
     result: dict[str, Any] = {

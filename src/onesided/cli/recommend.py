@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onesided.cli.column_names import labelled, named, names_option, print_table
-from onesided.cli.console import EXISTING_FILE, TABLE_OR_PANEL, json_option, print_result, read_panel, table_options
+from onesided.cli.console import print_result
 from onesided.cli.impute import align
+from onesided.cli.options import EXISTING_FILE, TABLE_OR_PANEL, json_option, taking
+from onesided.cli.reading import Reading, read_panel
 from onesided.errors import InputError, examples
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     help="When the row has entries in columns that are not in the model: refuse them, or drop them.",
 )
 @names_option
-@table_options
+@taking(Reading)
 @json_option
 def recommend(
     model: str,
@@ -39,8 +41,8 @@ def recommend(
     number: int,
     unknown: Any,
     names_table: str | None,
+    reading: Reading,
     as_json: bool,
-    **reading: Any,
 ) -> None:
     """List the best columns among those a row does not have yet.
 
@@ -88,10 +90,10 @@ def _decimals(deviation: float) -> int:
     return min(max(1 - floor(log10(deviation)), 0), 12) if deviation > 0 else 3
 
 
-def _panel(model: OneSidedCompletion, path: str, table: str | None, unknown: Any, reading: dict[str, Any]) -> Panel:
+def _panel(model: OneSidedCompletion, path: str, table: str | None, unknown: Any, reading: Reading) -> Panel:
     """The rows to choose from, over the model's columns."""
     if table is not None:
-        return align(read_panel(table, **reading)[0], model.column_ids_, unknown)
+        return align(read_panel(table, reading)[0], model.column_ids_, unknown)
     if model.second_moment_.panel is None:
         raise InputError(f"{path} holds no rows: name a table with those to recommend for")
     return model.second_moment_.panel

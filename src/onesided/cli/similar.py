@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from onesided.cli.column_names import labelled, named, names_option, print_table
-from onesided.cli.console import EXISTING_FILE, json_option, print_result
+from onesided.cli.console import print_result
+from onesided.cli.options import EXISTING_FILE, json_option
 
 
 @click.command()

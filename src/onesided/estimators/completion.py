@@ -51,7 +51,7 @@ from sklearn.utils.validation import check_is_fitted
 from onesided.arrays import host, namespace
 from onesided.engines.engine import engine_for
 from onesided.engines.placement import WORTH, naming_the_way_out, placed, read_on_cluster
-from onesided.errors import InputError
+from onesided.errors import FOUND, InputError
 from onesided.estimators.base import OneSidedEstimator, Unknown, generator, warn_of_parts, with_weights_as_counts
 from onesided.fitting.blending import Blend, blended_means, choose_blend
 from onesided.fitting.bootstrap import Replicated, bootstrap
@@ -389,11 +389,17 @@ class OneSidedCompletion(OneSidedEstimator):
         """The rank given, where nothing is asked for that the budget does not pay."""
         if self.rank == "auto":
             raise InputError(
-                'rank="auto" tries many ranks on the same rows, which no part of the budget pays for: give a rank, '
-                "chosen on other data or by what is known of the subject"
+                f"{FOUND} tries many ranks on the same rows, which no part of the budget pays for: give a rank, "
+                "chosen on other data or by what is known of the subject",
+                option="rank",
+                found="auto",
             )
         if self.center == "none":
-            raise InputError('center="none" is not for a private fit, which counts from the middle of the bounds')
+            raise InputError(
+                f"{FOUND} is not for a private fit, which counts from the middle of the bounds",
+                option="center",
+                found="none",
+            )
         asked = {"refine": (self.refine, "auto", "none"), "diagonal": (self.diagonal, "auto", "free")}
         for name, (given, *free) in (asked | {"blend": (self.blend, "auto", None)}).items():
             if given not in free:

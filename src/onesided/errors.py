@@ -77,7 +77,7 @@ def in_python(option: str, values: tuple[object, ...]) -> str:
     >>> in_python("columns", (list,))
     'columns=[…]'
     """
-    return f"{option}={any_of('[…]' if one is list else _quoted(one) for one in values)}"
+    return f"{option}={any_of('[…]' if value is list else _quoted(value) for value in values)}"
 
 
 def any_of(values: Iterable[str]) -> str:

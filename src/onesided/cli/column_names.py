@@ -35,8 +35,8 @@ def named(model: OneSidedCompletion, names_table: str | None) -> Names:
 
 def labelled(names: Names, position: int) -> dict[str, Any]:
     """A column's id, and its name where that is another."""
-    one = names.column_ids[position]
-    label = {"id": one.item() if hasattr(one, "item") else one}
+    column_id = names.column_ids[position]
+    label = {"id": column_id.item() if hasattr(column_id, "item") else column_id}
     return label if names[position] == str(label["id"]) else label | {"name": names[position]}
 
 
@@ -45,6 +45,6 @@ def print_table(header: tuple[str, ...], lines: Sequence[tuple[str, ...]]) -> No
     widths = [max(len(line[k]) for line in [header, *lines]) for k in range(len(header))]
     for line in [header, *lines]:
         first, *others = (
-            one.ljust(w) if k == 0 else one.rjust(w) for k, (one, w) in enumerate(zip(line, widths, strict=True))
+            cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(line, widths, strict=True))
         )
         click.echo("  ".join([first, *others]).rstrip())

@@ -95,19 +95,19 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
         click.echo(json.dumps(result))
         return
     width = max(len(name) for name in result)
-    for name, one in result.items():
-        click.echo(f"{name.replace('_', ' '):<{width}}  {_in_words(one)}")
+    for name, value in result.items():
+        click.echo(f"{name.replace('_', ' '):<{width}}  {_in_words(value)}")
 
 
-def _in_words(one: Any) -> str:
-    if isinstance(one, float):
-        return f"{one:.4g}"
-    if isinstance(one, bool) or one is None:
-        return {True: "yes", False: "no", None: "–"}[one]
-    if isinstance(one, int):
-        return f"{one:,}"
-    if isinstance(one, list):
-        if not one:
+def _in_words(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "–"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list):
+        if not value:
             return "–"
-        return ", ".join(_in_words(item) for item in one)
-    return str(one)
+        return ", ".join(_in_words(item) for item in value)
+    return str(value)

@@ -13,7 +13,7 @@ import click
 from onesided.cli.console import passes, print_result
 from onesided.cli.options import TABLE_OR_PANEL, json_option, option, taking
 from onesided.cli.privacy_options import PrivacyOptions
-from onesided.cli.reading import Reading, read_panel
+from onesided.cli.reading import ReadingOptions, read_panel
 from onesided.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def _rank(context: click.Context, parameter: click.Parameter, given: Any) -> int
 
 
 @dataclass(frozen=True)
-class Setting:
+class ModelOptions:
     """What is fitted, and how."""
 
     rank: Any = option(
@@ -81,7 +81,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineOptions:
     """Where passes run."""
 
     engine: Any = option(
@@ -112,7 +112,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Keeping:
+class KeepingOptions:
     """What is kept of the work and of the rows."""
 
     checkpoint: str | None = option(
@@ -129,8 +129,8 @@ class Keeping:
 
 
 @dataclass(frozen=True)
-class FitPrivacy(PrivacyOptions):
-    """The promise, and what a fit has to know of the table to keep it."""
+class FitPrivacyOptions(PrivacyOptions):
+    """The privacy, and what a fit has to know of the table to keep it."""
 
     columns: str | None = option(
         "--columns",
@@ -153,20 +153,20 @@ class FitPrivacy(PrivacyOptions):
 @click.command()
 @click.argument("table", type=TABLE_OR_PANEL)
 @click.option("-o", "--output", required=True, type=click.Path(), help="Where to write the model.")
-@taking(Setting)
-@taking(Machine)
-@taking(Keeping)
-@taking(FitPrivacy, "promise")
-@taking(Reading)
+@taking("setting", ModelOptions)
+@taking("machine", MachineOptions)
+@taking("keeping", KeepingOptions)
+@taking("privacy", FitPrivacyOptions)
+@taking("reading", ReadingOptions)
 @json_option
 def fit(
     table: str,
     output: str,
-    setting: Setting,
-    machine: Machine,
-    keeping: Keeping,
-    promise: FitPrivacy,
-    reading: Reading,
+    setting: ModelOptions,
+    machine: MachineOptions,
+    keeping: KeepingOptions,
+    privacy: FitPrivacyOptions,
+    reading: ReadingOptions,
     as_json: bool,
 ) -> None:
     """Fit the row space of TABLE and write it to a model file.
@@ -200,7 +200,7 @@ def fit(
         raise click.UsageError("--address is that of a Ray cluster, and goes with --engine ray")
 
     check_output(output, inputs=[table])
-    plan = promise.fit_plan()
+    plan = privacy.fit_plan()
     if machine.engine == "ray":
         panel, left_out, state = _on_cluster(table, reading, machine)
     else:
@@ -273,7 +273,9 @@ def _fit(model: OneSidedCompletion, panel: Panel, checkpoint: str | None, state:
         click.echo(f"Warning: {warning.message}", err=True)
 
 
-def _on_cluster(table: str, reading: Reading, machine: Machine) -> tuple[Panel, dict[str, int], Callable[[], str]]:
+def _on_cluster(
+    table: str, reading: ReadingOptions, machine: MachineOptions
+) -> tuple[Panel, dict[str, int], Callable[[], str]]:
     """The panel of a table on a Ray cluster, the lines left out of it, and what describes the cluster's state."""
     from onesided.engines.placement import naming_the_package, on_cluster
     from onesided.panels.packed.format import is_packed

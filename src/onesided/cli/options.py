@@ -1,7 +1,7 @@
 """Options as commands declare them: those that belong together are fields of one frozen dataclass.
 
-A field is made by :func:`option`, with what ``click.option`` takes; ``@taking(Reading)`` declares the options of all
-fields, in their order, and hands the command one ``Reading`` as its argument ``reading``.
+A field is made by :func:`option`, with what ``click.option`` takes; ``@taking("reading", ReadingOptions)`` declares the
+options of all fields, in their order, and hands the command one ``ReadingOptions`` as its argument ``reading``.
 """
 
 from __future__ import annotations
@@ -29,31 +29,30 @@ def option(*names: str, **settings: Any) -> Any:
     return field(default=default, metadata={"option": click.option(*names, **settings)})
 
 
-def taking(group: type[Any], argument: str | None = None) -> Callable[[Command], Command]:
-    """Declare the options of a dataclass's fields; the command takes one of it.
+def taking(argument: str, group: type[Any]) -> Callable[[Command], Command]:
+    """Declare the options of a dataclass, which the command takes as one argument.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class Size:
     ...     width: int = option("--width", default=3)
     >>> @click.command()
-    ... @taking(Size)
+    ... @taking("size", Size)
     ... def draw(size):
     ...     print(size)
     >>> draw(["--width", "5"], standalone_mode=False)
     Size(width=5)
     """
-    argument = argument or group.__name__.lower()
 
     def declared(command: Command) -> Command:
         @wraps(command)
         def collected(**given: Any) -> Any:
-            chosen = {one.name: given.pop(one.name) for one in fields(group)}
+            chosen = {item.name: given.pop(item.name) for item in fields(group)}
             return command(**given, **{argument: group(**chosen)})
 
         made: Any = collected
-        for one in reversed(fields(group)):
-            made = one.metadata["option"](made)
+        for item in reversed(fields(group)):
+            made = item.metadata["option"](made)
         return made  # type: ignore[no-any-return]
 
     return declared
@@ -74,7 +73,7 @@ class Refusal(click.ClickException):
     exit_code = 2
 
     def __init__(self, error: InputError, command: click.Command) -> None:
-        options = {one.name: one for one in command.params if isinstance(one, click.Option)}
+        options = {parameter.name: parameter for parameter in command.params if isinstance(parameter, click.Option)}
 
         def spelled(name: str, values: tuple[object, ...]) -> str:
             return _typed(options[name], values) if name in options else in_python(name, values)
@@ -87,4 +86,5 @@ def _typed(parameter: click.Option, values: tuple[object, ...]) -> str:
     name = parameter.opts[-1]
     if parameter.is_flag:
         return name
-    return f"{name} {any_of('FILE' if one is list else str(one) for one in values) or parameter.metavar or 'VALUE'}"
+    typed = any_of("FILE" if value is list else str(value) for value in values)
+    return f"{name} {typed or parameter.metavar or 'VALUE'}"

@@ -9,7 +9,7 @@ import click
 
 from onesided.cli.console import bar, print_result
 from onesided.cli.options import EXISTING_FILE, json_option, taking
-from onesided.cli.reading import Reading
+from onesided.cli.reading import ReadingOptions
 
 
 @click.command()
@@ -23,9 +23,9 @@ from onesided.cli.reading import Reading
     show_default=True,
     help="Memory for the sort; the rest of the work takes some 200 MB more.",
 )
-@taking(Reading)
+@taking("reading", ReadingOptions)
 @json_option
-def pack(tables: tuple[str, ...], output: str, memory: int, reading: Reading, as_json: bool) -> None:
+def pack(tables: tuple[str, ...], output: str, memory: int, reading: ReadingOptions, as_json: bool) -> None:
     """Pack tables larger than memory into one panel on the disk.
 
     TABLES are as for fit; their lines may come in any order, and a row id in several tables is one row. The panel

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@taking(PrivacyOptions, "promise")
+@taking("privacy", PrivacyOptions)
 @click.option("--rows", type=click.IntRange(min=2), required=True, help="How many people there are, roughly.")
 @click.option("--columns", type=click.IntRange(min=2), required=True, help="How many columns there are.")
 @click.option("--rank", type=click.IntRange(min=1), default=5, show_default=True, help="Dimensions of the row space.")
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "--entries", type=click.FloatRange(min=2), help="How many entries a row has on average; --max-entries if not said."
 )
 @json_option
-def privacy(promise: PrivacyOptions, rows: int, columns: int, rank: int, entries: float | None, as_json: bool) -> None:
+def privacy(privacy: PrivacyOptions, rows: int, columns: int, rank: int, entries: float | None, as_json: bool) -> None:
     """Tell what a private fit would cost, before any data is read.
 
     A promise of ε and δ to everybody behind a row is kept by noise. This tells how much noise that is, what it is spent
@@ -40,16 +40,16 @@ def privacy(promise: PrivacyOptions, rows: int, columns: int, rank: int, entries
     from onesided.privacy.forecast import SPENT, forecast
     from onesided.privacy.plan import MECHANISMS
 
-    if promise.epsilon is None or promise.delta is None:
+    if privacy.epsilon is None or privacy.delta is None:
         raise click.UsageError("a plan needs --epsilon and --delta")
     result: dict[str, Any] = {}
-    for mechanism in [promise.mechanism] if promise.mechanism else MECHANISMS:
-        compared = replace(promise, mechanism=mechanism)
-        if mechanism == "local" and not promise.mechanism:
+    for mechanism in [privacy.mechanism] if privacy.mechanism else MECHANISMS:
+        compared = replace(privacy, mechanism=mechanism)
+        if mechanism == "local" and not privacy.mechanism:
             compared = replace(compared, neighbours=None)  # it has its own
         plan = compared.plan()
         assert plan is not None
-        if mechanism == "central" and columns > MOST_COLUMNS and not promise.mechanism:
+        if mechanism == "central" and columns > MOST_COLUMNS and not privacy.mechanism:
             result[mechanism] = None if as_json else f"  not for more than {MOST_COLUMNS:,} columns"
             continue
         cost = forecast(plan, rows, columns, rank=rank, entries=entries)

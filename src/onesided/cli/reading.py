@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadingOptions:
     """How the columns of a long table are named and its oddities treated."""
 
     row: str | None = option(
@@ -51,14 +51,14 @@ class Reading:
     def given(self) -> str:
         """The options that differ from their defaults, as they are typed.
 
-        >>> Reading(row="user", non_finite="drop").given
+        >>> ReadingOptions(row="user", non_finite="drop").given
         '--row, --non-finite'
         """
-        names = [one.name for one in fields(self) if getattr(self, one.name) != one.default]
+        names = [item.name for item in fields(self) if getattr(self, item.name) != item.default]
         return ", ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
-def read_panel(path: str, reading: Reading) -> tuple[Panel, dict[str, int]]:
+def read_panel(path: str, reading: ReadingOptions) -> tuple[Panel, dict[str, int]]:
     """The panel of a file, and how many lines are not among its entries; with a bar while it is read.
 
     A packed panel is opened as it is: how its tables were to be read was said when it was packed.

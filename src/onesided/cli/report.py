@@ -21,7 +21,7 @@ import click
 from onesided.cli.column_names import named, names_option
 from onesided.cli.console import bar, print_result
 from onesided.cli.options import EXISTING_FILE, TABLE_OR_PANEL, json_option, taking
-from onesided.cli.reading import Reading, read_panel
+from onesided.cli.reading import ReadingOptions, read_panel
 from onesided.errors import InputError
 
 ENDINGS = (".html", ".htm")
@@ -44,10 +44,16 @@ ENDINGS = (".html", ".htm")
 )
 @names_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all that is random.")
-@taking(Reading)
+@taking("reading", ReadingOptions)
 @json_option
 def report(
-    model: str, output: str, panel: str | None, names_table: str | None, seed: int, reading: Reading, as_json: bool
+    model: str,
+    output: str,
+    panel: str | None,
+    names_table: str | None,
+    seed: int,
+    reading: ReadingOptions,
+    as_json: bool,
 ) -> None:
     """Write a page on MODEL: what was found, how good it is.
 
@@ -74,12 +80,12 @@ def report(
     rows = None if panel is None else read_panel(panel, reading)[0]
     if rows is None and fitted.second_moment_.panel is None and fitted.privacy_ is None:
         click.echo(f"{model} holds no rows: name them with --panel, and the page says how good the model is.", err=True)
-    with bar("Provenance the report") as progress:
-        made = Report.of(fitted, rows, names, title=Path(model).stem, seed=seed, progress=progress)
-        made.write(output)
+    with bar("Making the report") as progress:
+        page = Report.of(fitted, rows, names, title=Path(model).stem, seed=seed, progress=progress)
+        page.write(output)
         progress(100, 100)
     if as_json:
-        print_result({"output": output, **made.to_dict()}, as_json)
+        print_result({"output": output, **page.to_dict()}, as_json)
         return
-    short = {"observed": made.observed.in_short, "found": made.found.in_short, "quality": made.quality.in_short}
-    print_result({"output": output} | {name: one for name, one in short.items() if one}, as_json)
+    short = {section.anchor: section.in_short for section in page.sections if section.in_short}
+    print_result({"output": output} | short, as_json)

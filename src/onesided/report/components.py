@@ -63,7 +63,7 @@ class Components:
         seen = counts > 0
         noise = float(model.noise_variance_[seen].sum())
         rows = float(model.row_variance_) * int(np.count_nonzero(seen))
-        spread = float(_spread(model)[seen].sum())
+        spread = float(_spread_traces(model)[seen].sum())
         total = noise + rows + spread + float(np.sum(factor[seen] ** 2))
         fewest = min(ENOUGH_ROWS, float(np.median(counts[seen]))) if seen.any() else 0.0
         named = np.flatnonzero(seen & model.measured_.supported & (counts >= fewest))
@@ -98,19 +98,24 @@ class Components:
             return [mentioned(names, int(j)) | {"loading": float(self.factor[j, k])} for j in positions]
 
         return [
-            {"eigenvalue": one.eigenvalue, "share": one.share, "high": end(k, one.high), "low": end(k, one.low)}
-            for k, one in enumerate(self.leading)
+            {
+                "eigenvalue": component.eigenvalue,
+                "share": component.share,
+                "high": end(k, component.high),
+                "low": end(k, component.low),
+            }
+            for k, component in enumerate(self.leading)
         ]
 
 
-def _spread(model: OneSidedCompletion) -> Array:
-    """tr V_j of each column, V_j the model's own covariance of x_j; zero where it was not refined."""
+def _spread_traces(model: OneSidedCompletion) -> Array:
+    """tr V_j of each column, V_j the model's covariance of x_j; zero where it was not refined."""
     d, rank = model.factor_.shape
     if model.spread_ is None:
         return np.zeros(d)
     first = 1 + int(model.row_variance_ > 0)  # after the mean and, where there is one, the row effect
-    own = np.array([a * (a + 1) // 2 + a for a in range(first, first + rank)], dtype=np.int64)  # diagonals
-    return np.asarray(model.spread_[:, own].sum(axis=1, dtype=np.float64))
+    diagonal = np.array([a * (a + 1) // 2 + a for a in range(first, first + rank)], dtype=np.int64)  # diagonals
+    return np.asarray(model.spread_[:, diagonal].sum(axis=1, dtype=np.float64))
 
 
 def _end(loadings: Array, named: Array) -> Array:

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from onesided import HajekGD, InputError, OneSidedCompletion, Panel, Privacy, synthetic
 from onesided.cli import main
 from onesided.cli.report import report as report_command
-from onesided.column_names import Names
+from onesided.column_names import ColumnNames
 from onesided.experiments.metrics import held_out_squared_error
 from onesided.fitting.bootstrap import bootstrap
 from onesided.fitting.selection import Selection, Setting, Trial, fit_row_space
@@ -296,11 +296,11 @@ def test_one_of_a_kind_is_not_many():
     rng = np.random.default_rng(0)
     whole = rng.normal(size=(600, 7)) @ rng.normal(size=(7, 20)) + 0.3 * rng.normal(size=(600, 20))
     model = fitted(Panel.from_dense(whole), 7, center="columns", diagonal="free", refine="none", blend=None)
-    found = RowSpaceSection.of(model, Names(model.column_ids_, {}), Components.of(model), SpectrumBands())
+    found = RowSpaceSection.of(model, ColumnNames(model.column_ids_, {}), Components.of(model), SpectrumBands())
     assert "1 component of smaller eigenvalue is not shown." in found.html()
     factor = model.factor_ * np.r_[np.ones(6), 1e-3]
     model.factor_ = factor
-    faint = RowSpaceSection.of(model, Names(model.column_ids_, {}), Components.of(model), SpectrumBands()).html()
+    faint = RowSpaceSection.of(model, ColumnNames(model.column_ids_, {}), Components.of(model), SpectrumBands()).html()
     assert "1 has less than 0.1% of the components' variance, and is left out here" in faint
     points = ColumnMap.of(found.components, found.names)
     assert "1 column seen less often is not drawn." in replace(points, left_out=1).html()
@@ -454,7 +454,9 @@ def test_a_local_model_counts_no_column():
     plan = Privacy(epsilon=5.0, delta=1e-3, bounds=(1, 5), max_entries=4, columns=range(30), mechanism="local")
     model = fitted(Panel.from_dense(dense), 1, center="columns", diagonal="free", privacy=plan, refine="none")
     model.factor_ = np.ones((30, 1))
-    naming = RowSpaceSection.of(model, Names(model.column_ids_, {}), Components.of(model), SpectrumBands())._naming()
+    naming = RowSpaceSection.of(
+        model, ColumnNames(model.column_ids_, {}), Components.of(model), SpectrumBands()
+    )._naming()
     assert "Left out: 2 columns of 30, never seen, or never beside another." in naming
 
 
@@ -490,10 +492,10 @@ def test_without_its_panel(model, panel, tmp_path):
     assert "This is not the panel that the model was fitted to, or its rows have other weights." in other
     assert Report.of(loaded, panel).to_dict()["observed"]["differs_from_the_models"] is None
     rounded = Panel(panel.indptr, panel.columns, panel.values.round(4), panel.n_columns)
-    assert DataSection.of(loaded, rounded, Names(loaded.column_ids_, {})).differs == ""
+    assert DataSection.of(loaded, rounded, ColumnNames(loaded.column_ids_, {})).differs == ""
     for change in (10 * panel.values, panel.values + 0.1, 3 + 1.5 * (panel.values - 3)):
         stranger = Panel(panel.indptr, panel.columns, change, panel.n_columns)
-        seen = DataSection.of(loaded, stranger, Names(loaded.column_ids_, {}))
+        seen = DataSection.of(loaded, stranger, ColumnNames(loaded.column_ids_, {}))
         assert seen.to_dict()["differs_from_the_models"] == "values"
         assert "though it has as many entries in each column: values differ." in seen.html()
 
@@ -672,7 +674,7 @@ def test_shares_that_were_estimated_have_their_unit():
         rng.normal(size=24_000),
     )
     model = fitted(large, 0, center="columns", diagonal="free", blend=None)
-    seen = DataSection.of(model, large, Names(model.column_ids_, {}))
+    seen = DataSection.of(model, large, ColumnNames(model.column_ids_, {}))
     told = dict(replace(seen, pairs=replace(seen.pairs, standard_error=seen.pairs.observed / 10))._facts())
     assert re.match(r"0\.0\d+% ± 0\.0\d+% of", told["pairs seen together"])
     assert "fewer than" not in "".join(told.values())
@@ -883,5 +885,5 @@ def test_an_output_is_never_an_input(home, tmp_path):
 
 
 def test_names_as_python_has_them(model):
-    names = Names(model.column_ids_, {0: "first"})
+    names = ColumnNames(model.column_ids_, {0: "first"})
     assert Report.of(model, names=names).row_space.names is names

@@ -40,10 +40,10 @@ TITLES = ("title", "name", "label", "question", "text")
 
 
 @dataclass(frozen=True, eq=False)
-class Names:
+class ColumnNames:
     """The names of columns, in their order; an id stands for a column without a name.
 
-    >>> names = Names(np.array([7, 9]), {7: "Alien (1979)"})
+    >>> names = ColumnNames(np.array([7, 9]), {7: "Alien (1979)"})
     >>> names[0], names[1], names.find("alien")
     ('Alien (1979)', '9', 0)
     """
@@ -95,13 +95,13 @@ def _folded(name: str) -> str:
     return "".join(letter for letter in normalize("NFKD", name.casefold()) if not combining(letter))
 
 
-def read_names(path: str | os.PathLike[str], column_ids: Array) -> Names:
+def read_column_names(path: str | os.PathLike[str], column_ids: Array) -> ColumnNames:
     """Names from a table, for a model's columns; lines of other columns are left out.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     _ = Path(folder, "movies.dat").write_text("7::Alien (1979)::Horror\\n8::Aliens (1986)::Action")
-    ...     names = read_names(Path(folder, "movies.dat"), np.array([7, 9]))
+    ...     names = read_column_names(Path(folder, "movies.dat"), np.array([7, 9]))
     >>> names[0], names[1], names.named
     ('Alien (1979)', '9', 1)
     """
@@ -126,7 +126,7 @@ def read_names(path: str | os.PathLike[str], column_ids: Array) -> Names:
             raise InputError(
                 f"{path} names column {shown(column_id)} twice: {given[column_id]!r} and {name!r}; expected once"
             )
-    return Names(column_ids, given)
+    return ColumnNames(column_ids, given)
 
 
 def _fields(path: Path) -> list[list[str]]:

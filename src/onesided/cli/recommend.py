@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onesided.cli.column_names import labelled, named, names_option, print_table
+from onesided.cli.column_names import labelled, names_of, names_option, print_table
 from onesided.cli.console import print_result
 from onesided.cli.impute import align
 from onesided.cli.options import EXISTING_FILE, TABLE_OR_PANEL, json_option, taking
@@ -58,7 +58,7 @@ def recommend(
     from onesided.estimators.completion import OneSidedCompletion
 
     fitted = OneSidedCompletion.load(model)
-    names = named(fitted, names_table)
+    names = names_of(fitted, names_table)
     panel = _panel(fitted, model, table, unknown, reading)
     row = _row(panel, row_id, table or model)
     best = fitted.recommend(row, number)[0]

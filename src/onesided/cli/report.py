@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 
-from onesided.cli.column_names import named, names_option
+from onesided.cli.column_names import names_of, names_option
 from onesided.cli.console import bar, print_result
 from onesided.cli.options import EXISTING_FILE, TABLE_OR_PANEL, json_option, taking
 from onesided.cli.reading import ReadingOptions, read_panel
@@ -76,7 +76,7 @@ def report(
             f"{reading.given} is about the table of --panel, which was not given; name it, or leave {reading.given} out"
         )
     fitted = OneSidedCompletion.load(model)
-    names = named(fitted, names_table)
+    names = names_of(fitted, names_table)
     rows = None if panel is None else read_panel(panel, reading)[0]
     if rows is None and fitted.second_moment_.panel is None and fitted.privacy_ is None:
         click.echo(f"{model} holds no rows: name them with --panel, and the page says how good the model is.", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from onesided.cli.column_names import labelled, named, names_option, print_table
+from onesided.cli.column_names import labelled, names_of, names_option, print_table
 from onesided.cli.console import print_result
 from onesided.cli.options import EXISTING_FILE, json_option
 
@@ -32,7 +32,7 @@ def similar(model: str, column: str, number: int, names_table: str | None, as_js
     from onesided.estimators.completion import OneSidedCompletion
 
     fitted = OneSidedCompletion.load(model)
-    names = named(fitted, names_table)
+    names = names_of(fitted, names_table)
     position = names.find(column)
     positions = {column_id: k for k, column_id in enumerate(fitted.column_ids_.tolist())}
     nearest = fitted.similar(fitted.column_ids_[position], number)

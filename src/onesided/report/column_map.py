@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.column_names import Names
+from onesided.column_names import ColumnNames
 from onesided.errors import counted
 from onesided.report.components import Components
 from onesided.report.formatting import mentioned, width
@@ -32,11 +32,11 @@ class ColumnMap:
 
     >>> from onesided import OneSidedCompletion
     >>> model = OneSidedCompletion(2, center="none", diagonal="free").fit(np.random.default_rng(0).normal(size=(50, 5)))
-    >>> ColumnMap.of(Components.of(model), Names(model.column_ids_, {})).shown.size
+    >>> ColumnMap.of(Components.of(model), ColumnNames(model.column_ids_, {})).shown.size
     5
     """
 
-    names: Names
+    names: ColumnNames
     shown: Array  # positions of columns
     left_out: int
     points: Array
@@ -45,7 +45,7 @@ class ColumnMap:
     picture: str = ""
 
     @classmethod
-    def of(cls, components: Components, names: Names) -> ColumnMap:
+    def of(cls, components: Components, names: ColumnNames) -> ColumnMap:
         """Draw the map."""
         shown = components.named[:POINTS]
         points = components.factor[shown, :2]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.column_names import Names
+from onesided.column_names import ColumnNames
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.report.formatting import mentioned
 
@@ -91,7 +91,7 @@ class Components:
         """Of the variance, in all components together."""
         return float(self.eigenvalues.sum()) / self.variance if self.variance > 0 else 0.0
 
-    def to_dict(self, names: Names) -> list[dict[str, Any]]:
+    def to_dict(self, names: ColumnNames) -> list[dict[str, Any]]:
         """The components with their columns, as JSON takes them."""
 
         def end(k: int, positions: Array) -> list[dict[str, Any]]:

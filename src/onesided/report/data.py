@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from onesided.column_names import Names
+from onesided.column_names import ColumnNames
 from onesided.errors import counted
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.pairs.linkage import ALONE
@@ -66,7 +66,7 @@ class DataSection(Section):
     >>> from onesided import synthetic
     >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(200, 8, 1, rng=0), 3, rng=1)
     >>> model = OneSidedCompletion(1, center="columns", diagonal="free").fit(panel)
-    >>> found = DataSection.of(model, panel, Names(model.column_ids_, {}))
+    >>> found = DataSection.of(model, panel, ColumnNames(model.column_ids_, {}))
     >>> found.entries, found.pairs.observed, found.unplaced.size
     (600, 28, 0)
     """
@@ -75,7 +75,7 @@ class DataSection(Section):
     anchor: ClassVar[str] = "observed"
 
     columns: int
-    names: Names
+    names: ColumnNames
     parts: Array  # of each column; below zero where it cannot be placed
     mechanism: str | None  # of a private model
     panel: bool
@@ -89,7 +89,7 @@ class DataSection(Section):
 
     @classmethod
     def of(
-        cls, model: OneSidedCompletion, panel: Panel | None, names: Names, rng: int | np.random.Generator = 0
+        cls, model: OneSidedCompletion, panel: Panel | None, names: ColumnNames, rng: int | np.random.Generator = 0
     ) -> DataSection:
         """Of the panel a model was fitted to; without it, what the model knows of its columns."""
         measured, mechanism = model.measured_, None if model.privacy_ is None else model.privacy_.mechanism

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onesided.column_names import Names
+from onesided.column_names import ColumnNames
 from onesided.errors import counted
 
 UNKNOWN = "–"  # an empty cell would look like an oversight
@@ -120,10 +120,10 @@ def places_for(error: float | None) -> int:
     return int(np.clip(1 - math.floor(math.log10(error)), 0, 6))
 
 
-def mentioned(names: Names, position: int) -> dict[str, Any]:
+def mentioned(names: ColumnNames, position: int) -> dict[str, Any]:
     """A column as JSON has it.
 
-    >>> mentioned(Names(np.array([7]), {7: "Alien"}), 0)
+    >>> mentioned(ColumnNames(np.array([7]), {7: "Alien"}), 0)
     {'id': 7, 'name': 'Alien'}
     """
     column_id = names.column_ids[position]

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from onesided import __version__
-from onesided.column_names import Names, read_names
+from onesided.column_names import ColumnNames, read_column_names
 from onesided.errors import InputError, counted, examples
 from onesided.estimators.base import with_weights_as_counts
 from onesided.estimators.completion import OneSidedCompletion
@@ -73,7 +73,7 @@ class Report:
         cls,
         model: OneSidedCompletion,
         panel: Any = None,
-        names: Names | Mapping[Any, str] | str | os.PathLike[str] | None = None,
+        names: ColumnNames | Mapping[Any, str] | str | os.PathLike[str] | None = None,
         *,
         title: str = "A report on a panel and its model",
         seed: int = 0,
@@ -161,12 +161,12 @@ class Report:
         )
 
 
-def _names_of(model: OneSidedCompletion, names: Any) -> Names:
-    if isinstance(names, Names):
+def _names_of(model: OneSidedCompletion, names: Any) -> ColumnNames:
+    if isinstance(names, ColumnNames):
         return names
     if isinstance(names, str | os.PathLike):
-        return read_names(names, model.column_ids_)
-    return Names(model.column_ids_, dict(names or {}))
+        return read_column_names(names, model.column_ids_)
+    return ColumnNames(model.column_ids_, dict(names or {}))
 
 
 def _panel_of(model: OneSidedCompletion, panel: Any) -> Panel | None:

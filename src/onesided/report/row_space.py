@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onesided.column_names import Names
+from onesided.column_names import ColumnNames
 from onesided.errors import counted
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.fitting.selection import Selection
@@ -28,14 +28,15 @@ class RowSpaceSection(Section):
     """The row space of a model, in words and pictures.
 
     >>> model = OneSidedCompletion(1, center="columns", diagonal="free").fit([[1.0, 2.0], [2.0, 4.0], [3.0, 5.0]])
-    >>> RowSpaceSection.of(model, Names(model.column_ids_, {}), Components.of(model), SpectrumBands()).to_dict()["rank"]
+    >>> names = ColumnNames(model.column_ids_, {})
+    >>> RowSpaceSection.of(model, names, Components.of(model), SpectrumBands()).to_dict()["rank"]
     1
     """
 
     title: ClassVar[str] = "What was found"
     anchor: ClassVar[str] = "found"
 
-    names: Names
+    names: ColumnNames
     rank: int
     center: str
     diagonal: str
@@ -50,7 +51,7 @@ class RowSpaceSection(Section):
     def of(
         cls,
         model: OneSidedCompletion,
-        names: Names,
+        names: ColumnNames,
         components: Components,
         bands: SpectrumBands,
         *,

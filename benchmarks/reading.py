@@ -1,4 +1,4 @@
-"""Reading a long table as text into a panel, beside pyarrow's reading of the same text alone.
+"""ReadingOptions a long table as text into a panel, beside pyarrow's reading of the same text alone.
 
     python benchmarks/reading.py ratings.csv
 
@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from onesided.cli.console import read_panel
+from onesided.cli.reading import ReadingOptions, read_panel
 from onesided.panels.panel import Panel
 
 ENTRIES, USERS, FILMS, LARGEST_FILM = 20_000_000, 138_000, 27_000, 131_262
@@ -61,7 +61,7 @@ def with_pyarrow(path: str) -> pa.Table:
 
 
 def with_onesided(path: str) -> Panel:
-    panel, _ = read_panel(path, None, None, None, "refuse", "refuse")
+    panel, _ = read_panel(path, ReadingOptions())
     return panel
 
 

@@ -26,8 +26,10 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from onesided import OneSidedCompletion, PairMoments, Panel, storage, synthetic
+from onesided import OneSidedCompletion, PairMoments, Panel, synthetic
 from onesided.cli import main
+from onesided.pairs.files import save_moments
+from onesided.panels.files import save_panel
 
 HEADER = "user,item,rating\n"
 COLUMNS = ["ale", "gin", "kir", "ouzo", "rum", "rye", "sake", "tea"]
@@ -497,12 +499,12 @@ BAD_MODELS: dict[str, tuple[Callable[[bytes, Path], bytes], str]] = {
 
 
 def _panel(path: Path) -> bytes:
-    storage.save_panel(Panel.from_arrays(*entries()), path)
+    save_panel(Panel.from_arrays(*entries()), path)
     return path.read_bytes()
 
 
 def _moments(path: Path) -> bytes:
-    storage.save_moments(PairMoments.from_panel(Panel.from_arrays(*entries())), path)
+    save_moments(PairMoments.from_panel(Panel.from_arrays(*entries())), path)
     return path.read_bytes()
 
 

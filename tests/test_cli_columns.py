@@ -87,7 +87,7 @@ def test_a_row_that_has_everything(folder):
     (folder / "all.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     result = invoke("recommend", folder / "films.onesided", folder / "all.csv")
     assert result.exit_code == 0
-    assert "There is nothing to recommend to me: no column that it has not is linked to one it has" in result.stdout
+    assert "There is nothing to recommend to me: no unseen column is linked to this row's entries" in result.stdout
 
 
 def test_large_values_are_told_with_the_digits_that_matter(folder):

@@ -339,8 +339,8 @@ def test_imputation_survives(nodes, cluster, packed, model, monkeypatch, kill):
         return fetched(self, results)
 
     monkeypatch.setattr(Cluster, "fetched", killing)
-    found = model._predictor().impute_at(there, rows, columns)
-    np.testing.assert_allclose(found, model._predictor().impute_at(here, rows, columns), rtol=1e-12)
+    found = model.row_space_.predictor.impute_at(there, rows, columns)
+    np.testing.assert_allclose(found, model.row_space_.predictor.impute_at(here, rows, columns), rtol=1e-12)
 
 
 def test_a_fit_that_is_stopped_goes_on_from_its_checkpoint(cluster, packed, model, tmp_path):
@@ -504,10 +504,7 @@ def test_another_address_than_that_connected_to_is_refused(cluster):
 
 def test_unseen_columns_of_rows_on_a_cluster(cluster, packed, model):
     there, here = read(packed), load_packed(packed)
-    found, expected = (
-        best_unseen(model._predictor(), one.take_rows(np.arange(5)), model.measured_.supported, 3)
-        for one in (there, here)
-    )
+    found, expected = (best_unseen(model.row_space_, one.take_rows(np.arange(5)), 3) for one in (there, here))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
 

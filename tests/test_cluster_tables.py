@@ -225,6 +225,7 @@ def test_refused(cluster, tmp_path, case):
         with pytest.raises(InputError) as expected:
             Panel.from_table(table, **NAMES)
         assert str(refused.value) == str(expected.value)
+        assert refused.value.option == expected.value.option
 
 
 def test_refused_paths_and_options(cluster, tmp_path):

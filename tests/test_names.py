@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onesided import InputError
-from onesided.column_names import Names, read_names
+from onesided.column_names import ColumnNames, read_column_names
 
 IDS = np.array([1, 2, 50, 1977])
 
@@ -30,19 +30,19 @@ def written(tmp_path, text, encoding="utf-8"):
     ],
 )
 def test_tables_of_many_kinds_are_read(tmp_path, text):
-    names = read_names(written(tmp_path, text), IDS)
+    names = read_column_names(written(tmp_path, text), IDS)
     assert [names[k] for k in range(4)] == ["Toy Story (1995)", "Amélie", "50", "1977"]
     assert names.named == 2
 
 
 def test_older_encodings_are_read(tmp_path):
-    names = read_names(written(tmp_path, "2::Amélie::x\n1::Toy::y\n", "latin-1"), IDS)
+    names = read_column_names(written(tmp_path, "2::Amélie::x\n1::Toy::y\n", "latin-1"), IDS)
     assert names[1] == "Amélie"
 
 
 def test_ids_that_are_text(tmp_path):
     ids = np.array(["q1", "q2"], dtype=object)
-    names = read_names(written(tmp_path, "code,question\nq1,How are you?\nq2,And now?\n"), ids)
+    names = read_column_names(written(tmp_path, "code,question\nq1,How are you?\nq2,And now?\n"), ids)
     assert names[0] == "How are you?"
     assert names.find("now") == 1
 
@@ -59,10 +59,10 @@ def test_ids_that_are_text(tmp_path):
 )
 def test_refusals(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
-        read_names(written(tmp_path, text), IDS)
+        read_column_names(written(tmp_path, text), IDS)
 
 
-NAMES = Names(IDS, {1: "Star Wars (1977)", 2: "Star Trek", 50: "Amélie"})
+NAMES = ColumnNames(IDS, {1: "Star Wars (1977)", 2: "Star Trek", 50: "Amélie"})
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_is_not_found_is_said(asked, message):
 
 
 def test_two_columns_of_one_name():
-    twice = Names(np.array([1, 2]), {1: "Hamlet", 2: "Hamlet"})
+    twice = ColumnNames(np.array([1, 2]), {1: "Hamlet", 2: "Hamlet"})
     with pytest.raises(InputError, match="2 columns have 'hamlet' in their names"):
         twice.find("hamlet")
     assert twice.find("2") == 1

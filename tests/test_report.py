@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from onesided import HajekGD, InputError, OneSidedCompletion, Panel, Privacy, synthetic
 from onesided.cli import main
 from onesided.cli.report import report as report_command
-from onesided.column_names import Names
+from onesided.column_names import ColumnNames
 from onesided.experiments.metrics import held_out_squared_error
 from onesided.fitting.bootstrap import bootstrap
 from onesided.fitting.selection import Selection, Setting, Trial, fit_row_space
@@ -30,14 +30,14 @@ from onesided.report import held_out, pair_errors
 from onesided.report.bands import REPLICATES, SpectrumBands, beat_rank_zero
 from onesided.report.column_map import ColumnMap
 from onesided.report.components import Components
-from onesided.report.data import Observed, bins
+from onesided.report.data import DataSection, bins
 from onesided.report.formatting import fixed, number, percent_with_error, share, with_error
 from onesided.report.held_out import Coverage
 from onesided.report.pair_chart import pair_chart
-from onesided.report.provenance import Made
-from onesided.report.quality import Quality, _verdict
+from onesided.report.provenance import ProvenanceSection
+from onesided.report.quality import QualitySection, _verdict
 from onesided.report.report import Report
-from onesided.report.row_space import Found
+from onesided.report.row_space import RowSpaceSection
 from onesided.report.spectrum import spectrum
 from onesided.report.style import DARK, LIGHT
 from onesided.report.svg import VARIABLES, drawn, label_points
@@ -131,7 +131,9 @@ def test_coverage_is_that_of_entries_taken_out_one_by_one(model, panel, report):
         for j in np.flatnonzero(~np.isnan(dense[u])):
             row = dense[u].copy()
             row[j] = np.nan
-            value, deviation = refit.predictor.impute_at(Panel.from_dense(row[None]), np.array([0]), np.array([j]))
+            value, deviation = refit.row_space.predictor.impute_at(
+                Panel.from_dense(row[None]), np.array([0]), np.array([j])
+            )
             off.append(abs(dense[u, j] - value[0]) / deviation[0])
     assert report.quality.entries_taken_out == len(off)
     for one, z in zip(report.quality.coverage, (0.67449, 1.28155, 1.64485, 1.95996), strict=True):
@@ -145,7 +147,7 @@ def test_the_error_of_t_is_that_of_the_experiments(model, panel):
     held = np.zeros(panel.n_rows)
     held[refit.held_out] = 1.0
     target = PairMoments.from_panel(panel.with_row_weights(held))
-    L = refit.found.loadings @ refit.found.loadings.T + np.outer(refit.found.mean, refit.found.mean)
+    L = refit.row_space.loadings @ refit.row_space.loadings.T + np.outer(refit.row_space.mean, refit.row_space.mean)
     expected = held_out_squared_error(target, lambda i, j: L[i, j])
     for weight in (1.0, 2.0):  # weights that are all alike change nothing
         sums = pair_errors._Sums.of(PairMoments.from_panel(panel.with_row_weights(weight * held)))
@@ -176,9 +178,9 @@ def test_errors_of_t_hold_the_truth():
     refit = held_out.Refit.of(model, shown, np.random.default_rng(1))
     T = whole.T @ whole / n
     off = ~np.eye(d, dtype=bool)
-    L = refit.found.loadings @ refit.found.loadings.T + np.outer(refit.found.mean, refit.found.mean)
+    L = refit.row_space.loadings @ refit.row_space.loadings.T + np.outer(refit.row_space.mean, refit.row_space.mean)
     true = np.linalg.norm((L - T)[off]) / np.linalg.norm(T[off])
-    (line,) = pair_errors.PairErrors.of(model, refit, np.random.default_rng(2)).model
+    (line,) = pair_errors.PairErrors.of(refit, np.random.default_rng(2)).model
     assert line.pairs == d * (d - 1) // 2
     assert (line.low or 0.0) <= 2 * true
     assert true <= line.high
@@ -197,7 +199,7 @@ def test_what_was_observed_is_counted(panel, report):
 def test_rows_of_weight_zero_do_not_count():
     weights = np.r_[np.zeros(100), np.ones(300)]
     found = Report.of(fitted(mixture().with_row_weights(weights), 1, center="columns", diagonal="free"))
-    assert (found.observed.rows, found.observed.entries, found.observed.weightless) == (300, 1800, 100)
+    assert (found.data.rows, found.data.entries, found.data.weightless) == (300, 1800, 100)
     assert "100 rows of weight zero left out." in found.html()
 
 
@@ -243,7 +245,7 @@ def test_noise_has_no_bands(size, center):
         values = rng.normal(size=(n, d)) + (rng.normal(size=(n, 1)) if center == "both" else 0)
         noise = Panel.from_dense(np.where(rng.random((n, d)) < p, values, np.nan))
         model = fitted(noise, 5, center=center, diagonal="free", refine="none", blend=None)
-        found = Report.of(model).found.bands
+        found = Report.of(model).row_space.bands
         assert found.bands is None
         assert found.why_not.startswith("Bands are left out: ")
 
@@ -261,7 +263,7 @@ def test_what_the_choice_of_the_rank_says_of_bands():
 
 def test_bands_say_what_resampling_says(panel):
     model = fitted(panel, 5, center="columns", diagonal="free", refine="none", blend=None)
-    components = Components.of(model)
+    components = Components.of(model.row_space_)
     found = SpectrumBands.of(model, panel, components.number, earned=True)
     assert 0 < found.number < components.number
     reading = spectrum(components, found)
@@ -270,7 +272,7 @@ def test_bands_say_what_resampling_says(panel):
 
 
 def test_components_name_each_column_once(model):
-    found = Components.of(model)
+    found = Components.of(model.row_space_)
     for k, one in enumerate(found.leading):
         assert not set(one.high) & set(one.low)
         assert (model.factor_[one.high, k] > 0).all()
@@ -282,13 +284,13 @@ def test_components_name_each_column_once(model):
 @pytest.mark.parametrize("center", ["columns", "both"])
 def test_shares_are_of_the_variance_that_similarity_has(center):
     model = fitted(mixture(n=60, d=12, per_row=4), 2, center=center, diagonal="free")
-    found, variance = Components.of(model), deviations(model._predictor()) ** 2 + model.row_variance_
+    found, variance = Components.of(model.row_space_), deviations(model.row_space_) ** 2 + model.row_variance_
     assert found.variance == pytest.approx(variance.sum())
     assert found.spread_share > 0
     told = found.factor_share, found.row_share, found.noise_share, found.spread_share
     assert sum(told) == pytest.approx(1.0)
     report = Report.of(model)
-    assert "to what is not known of the loadings." in report.found.in_short
+    assert "to what is not known of the loadings." in report.row_space.in_short
     assert report.to_dict()["found"]["share_of_unknown_loadings"] == found.spread_share
 
 
@@ -296,11 +298,15 @@ def test_one_of_a_kind_is_not_many():
     rng = np.random.default_rng(0)
     whole = rng.normal(size=(600, 7)) @ rng.normal(size=(7, 20)) + 0.3 * rng.normal(size=(600, 20))
     model = fitted(Panel.from_dense(whole), 7, center="columns", diagonal="free", refine="none", blend=None)
-    found = Found.of(model, Names(model.column_ids_, {}), SpectrumBands())
+    found = RowSpaceSection.of(
+        model, ColumnNames(model.column_ids_, {}), Components.of(model.row_space_), SpectrumBands()
+    )
     assert "1 component of smaller eigenvalue is not shown." in found.html()
     factor = model.factor_ * np.r_[np.ones(6), 1e-3]
     model.factor_ = factor
-    faint = Found.of(model, Names(model.column_ids_, {}), SpectrumBands()).html()
+    faint = RowSpaceSection.of(
+        model, ColumnNames(model.column_ids_, {}), Components.of(model.row_space_), SpectrumBands()
+    ).html()
     assert "1 has less than 0.1% of the components' variance, and is left out here" in faint
     points = ColumnMap.of(found.components, found.names)
     assert "1 column seen less often is not drawn." in replace(points, left_out=1).html()
@@ -312,7 +318,7 @@ def test_rare_columns_are_not_named():
     dense = panel.to_dense()
     dense[3:, 5] = np.nan
     model = fitted(Panel.from_dense(dense), 1, center="columns", diagonal="free")
-    found = Components.of(model)
+    found = Components.of(model.row_space_)
     assert 5 not in found.named
     assert "Left out: 1 column of 14, seen in fewer than 20 rows" in Report.of(model).html()
 
@@ -424,13 +430,15 @@ def test_what_has_no_components_says_so(odd):
 
 
 def test_a_rank_of_zero_that_nobody_chose_has_not_been_found(odd):
-    assert odd("rank 0").found.in_short.startswith("Rank 0 was given: columns have means of their own")
-    assert odd("few rows").found.in_short.startswith("Rank 0 was taken, as too few rows can be held out to choose")
+    assert odd("rank 0").row_space.in_short.startswith("Rank 0 was given: columns have means of their own")
+    assert odd("few rows").row_space.in_short.startswith("Rank 0 was taken, as too few rows can be held out to choose")
     for name in ("rank 0", "rank 0 with row effects", "few rows"):
         assert "No component was found" not in odd(name).html()
     assert "No component was found" in odd("zeros").html()
     noise = Panel.from_dense(np.random.default_rng(0).normal(size=(60, 5)))
-    assert Report.of(fitted(noise, "auto", center="columns", diagonal="free")).found.in_short.startswith("No component")
+    assert Report.of(fitted(noise, "auto", center="columns", diagonal="free")).row_space.in_short.startswith(
+        "No component"
+    )
 
 
 def test_the_number_of_entries_is_not_on_a_private_page(odd):
@@ -440,7 +448,7 @@ def test_the_number_of_entries_is_not_on_a_private_page(odd):
     assert not re.search(r"\b480\b", re.sub(r"<svg .*?</svg>", "", report.html(), flags=re.DOTALL))
     assert "one for each entry" in report.html()
     assert report.to_dict()["made"]["privacy"]["releases"][0]["numbers"] is None
-    assert report.made.account.releases[0].numbers == 480  # the model's own account is as it was
+    assert report.provenance.account.releases[0].numbers == 480  # the model's own account is as it was
     assert odd("private").to_dict()["made"]["privacy"]["releases"][0]["numbers"] > 0
 
 
@@ -452,7 +460,9 @@ def test_a_local_model_counts_no_column():
     plan = Privacy(epsilon=5.0, delta=1e-3, bounds=(1, 5), max_entries=4, columns=range(30), mechanism="local")
     model = fitted(Panel.from_dense(dense), 1, center="columns", diagonal="free", privacy=plan, refine="none")
     model.factor_ = np.ones((30, 1))
-    naming = Found.of(model, Names(model.column_ids_, {}), SpectrumBands())._naming()
+    naming = RowSpaceSection.of(
+        model, ColumnNames(model.column_ids_, {}), Components.of(model.row_space_), SpectrumBands()
+    )._naming()
     assert "Left out: 2 columns of 30, never seen, or never beside another." in naming
 
 
@@ -488,10 +498,10 @@ def test_without_its_panel(model, panel, tmp_path):
     assert "This is not the panel that the model was fitted to, or its rows have other weights." in other
     assert Report.of(loaded, panel).to_dict()["observed"]["differs_from_the_models"] is None
     rounded = Panel(panel.indptr, panel.columns, panel.values.round(4), panel.n_columns)
-    assert Observed.of(loaded, rounded, Names(loaded.column_ids_, {})).differs == ""
+    assert DataSection.of(loaded, rounded, ColumnNames(loaded.column_ids_, {})).differs == ""
     for change in (10 * panel.values, panel.values + 0.1, 3 + 1.5 * (panel.values - 3)):
         stranger = Panel(panel.indptr, panel.columns, change, panel.n_columns)
-        seen = Observed.of(loaded, stranger, Names(loaded.column_ids_, {}))
+        seen = DataSection.of(loaded, stranger, ColumnNames(loaded.column_ids_, {}))
         assert seen.to_dict()["differs_from_the_models"] == "values"
         assert "though it has as many entries in each column: values differ." in seen.html()
 
@@ -520,7 +530,9 @@ def test_why_measurements_are_not_averaged_in(panel):
     def told(rows, **options):
         center = options.pop("center", "columns")
         found = fitted(rows, 1, center=center, diagonal="free", refine="none", **options)
-        return {name: one for name, one in Made.of(found, panel=rows)._fit() if name.startswith("measured")}.values()
+        return {
+            name: one for name, one in ProvenanceSection.of(found, panel=rows)._fit() if name.startswith("measured")
+        }.values()
 
     assert set(told(panel, blend=None)) == {"not averaged in: it was not asked for, blend being none"}
     few = mixture(n=100)
@@ -536,7 +548,7 @@ def test_why_measurements_are_not_averaged_in(panel):
         "not averaged in: the model has no means",
     ]
     bare = fitted(few, 1, center="columns", diagonal="free")
-    assert "without the panel it cannot be told" in Made.of(bare).html()
+    assert "without the panel it cannot be told" in ProvenanceSection.of(bare).html()
 
 
 def test_a_mean_that_no_row_has_is_defined(report):
@@ -550,7 +562,7 @@ def test_errors_of_shares_are_in_percent(report):
 
 def test_intervals_of_a_few_entries_prove_little():
     few = fitted(mixture(n=30, d=8, per_row=2), 0, center="columns", diagonal="free")
-    found = Quality.of(few, few.second_moment_.panel)
+    found = QualitySection.of(few, few.second_moment_.panel)
     for one in found.coverage:
         assert one.error >= np.sqrt(one.level * (1 - one.level) / found.entries_taken_out) - 1e-12
     assert _verdict(Coverage(0.9, 1.0, np.sqrt(0.09 / 4))) == "no contradiction to 90%, but too few to tell"
@@ -632,7 +644,7 @@ def test_the_error_of_t_among_few_columns():
 def test_why_the_error_of_t_cannot_be_told(model, panel):
     assert "too few pairs of columns are in two held-out rows" in pair_chart(None)
     refit = held_out.Refit.of(model, panel, np.random.default_rng(0))
-    found = pair_errors.PairErrors.of(model, refit, np.random.default_rng(0))
+    found = pair_errors.PairErrors.of(refit, np.random.default_rng(0))
     assert "no line of the table would have 22" in pair_chart(replace(found, model=(), measured=(), means=(), gains=()))
     nothing = tuple(replace(one, error=None, low=None, high=None) for one in found.model)
     assert "does not stand out from its noise" in pair_chart(replace(found, model=nothing))
@@ -668,7 +680,7 @@ def test_shares_that_were_estimated_have_their_unit():
         rng.normal(size=24_000),
     )
     model = fitted(large, 0, center="columns", diagonal="free", blend=None)
-    seen = Observed.of(model, large, Names(model.column_ids_, {}))
+    seen = DataSection.of(model, large, ColumnNames(model.column_ids_, {}))
     told = dict(replace(seen, pairs=replace(seen.pairs, standard_error=seen.pairs.observed / 10))._facts())
     assert re.match(r"0\.0\d+% ± 0\.0\d+% of", told["pairs seen together"])
     assert "fewer than" not in "".join(told.values())
@@ -705,7 +717,7 @@ def test_short_names_stand_in_the_map():
     model = fitted(mixture(n=200, d=6, per_row=4), 2, center="columns", diagonal="free")
     report = Report.of(model, names={0: "寿司", 1: "$x_1$", 2: "<&>"})  # letters a font may lack are no warning
     check_page(report.html())
-    in_pictures = "".join(re.findall(r"<svg .*?</svg>", report.found.html(), flags=re.DOTALL))
+    in_pictures = "".join(re.findall(r"<svg .*?</svg>", report.row_space.html(), flags=re.DOTALL))
     labelled = {one["name"] for one in report.to_dict()["found"]["map"]["labelled"]}
     assert labelled <= {"寿司", "$x_1$", "<&>", "3", "4", "5"}
     for name, shown in (("寿司", "寿司"), ("$x_1$", "$x_1$"), ("<&>", "&lt;&amp;&gt;")):
@@ -781,7 +793,7 @@ def test_a_notebook_shows_the_whole_and_its_parts(report):
 
 
 def test_how_it_was_made(model, report):
-    page = report.made.html()
+    page = report.provenance.html()
     assert model.making_.versions["numpy"] in page
     assert "moment solution stands as it is" in page
     assert report.to_dict()["made"]["settings"]["random_state"] == 0
@@ -879,5 +891,5 @@ def test_an_output_is_never_an_input(home, tmp_path):
 
 
 def test_names_as_python_has_them(model):
-    names = Names(model.column_ids_, {0: "first"})
-    assert Report.of(model, names=names).found.names is names
+    names = ColumnNames(model.column_ids_, {0: "first"})
+    assert Report.of(model, names=names).row_space.names is names

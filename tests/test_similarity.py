@@ -27,16 +27,16 @@ def fitted():
 
 def test_correlations_are_those_of_entries_beyond_the_row_effect(fitted):
     model, _, truth = fitted
-    predictor = model._predictor()
+    space = model.row_space_
     spread = model.spread_  # lower halves of (mean, [effect,] loadings)
-    width = 1 + predictor.loadings.shape[1]
+    width = 1 + space.loadings.shape[1]
     first = 1 + (model.row_variance_ > 0)
     traces = np.zeros(60)
     for a in range(first, width):
         traces += spread[:, a * (a + 1) // 2 + a]
     size = np.sqrt(np.sum(model.factor_**2, axis=1) + traces + model.noise_variance_)
-    np.testing.assert_allclose(deviations(predictor), size)
-    rho = correlations(predictor, 5)
+    np.testing.assert_allclose(deviations(space), size)
+    rho = correlations(space, 5)
     np.testing.assert_allclose(rho, model.factor_ @ model.factor_[5] / (size * size[5]))
     assert np.corrcoef(rho, truth[5])[0, 1] > 0.95
 
@@ -44,7 +44,7 @@ def test_correlations_are_those_of_entries_beyond_the_row_effect(fitted):
 def test_the_nearest_are_listed_best_first_with_their_counts(fitted):
     model, panel, _ = fitted
     found = model.similar(5, n=7)
-    rho = correlations(model._predictor(), 5)
+    rho = correlations(model.row_space_, 5)
     others = [j for j in np.argsort(-rho) if j != 5][:7]
     assert [one.id for one in found] == others
     assert [one.correlation for one in found] == [float(rho[j]) for j in others]
@@ -60,11 +60,11 @@ def test_standard_errors_cover():
     for seed in range(3):
         panel, truth = mixture(500, seed=seed)
         model = OneSidedCompletion(3, center="columns", diagonal="free", blend=None, random_state=0).fit(panel)
-        rng, predictor = np.random.default_rng(seed), model._predictor()
+        rng, space = np.random.default_rng(seed), model.row_space_
         for i in range(0, 60, 6):
             others = np.delete(np.arange(60), i)[rng.permutation(59)[:10]]
-            errors = standard_errors(predictor, panel, i, others, rng)
-            off += list((correlations(predictor, i)[others] - truth[i, others]) / errors)
+            errors = standard_errors(space, panel, i, others, rng)
+            off += list((correlations(space, i)[others] - truth[i, others]) / errors)
     assert 0.84 < np.mean(np.abs(off) < 1.645) < 0.97
 
 

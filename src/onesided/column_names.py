@@ -40,10 +40,10 @@ TITLES = ("title", "name", "label", "question", "text")
 
 
 @dataclass(frozen=True, eq=False)
-class Names:
+class ColumnNames:
     """The names of columns, in their order; an id stands for a column without a name.
 
-    >>> names = Names(np.array([7, 9]), {7: "Alien (1979)"})
+    >>> names = ColumnNames(np.array([7, 9]), {7: "Alien (1979)"})
     >>> names[0], names[1], names.find("alien")
     ('Alien (1979)', '9', 0)
     """
@@ -52,22 +52,22 @@ class Names:
     given: dict[Any, str]
 
     def __getitem__(self, position: int) -> str:
-        one = self.column_ids[position]
-        one = one.item() if isinstance(one, np.generic) else one
-        return self.given.get(one, str(one))
+        column_id = self.column_ids[position]
+        column_id = column_id.item() if isinstance(column_id, np.generic) else column_id
+        return self.given.get(column_id, str(column_id))
 
     @property
     def named(self) -> int:
         """How many columns have a name beside their id."""
         return len(self.given)
 
-    def find(self, asked: str) -> int:
+    def find(self, typed: str) -> int:
         """The position of the column with this id or name; a part of a name will do if one column alone has it."""
-        ids = [str(one) for one in self.column_ids.tolist()]
-        if asked in ids:
-            return ids.index(asked)
+        ids = [str(column_id) for column_id in self.column_ids.tolist()]
+        if typed in ids:
+            return ids.index(typed)
         names = [self[position] for position in range(len(ids))]
-        folded, wanted = [_folded(name) for name in names], _folded(asked)
+        folded, wanted = [_folded(name) for name in names], _folded(typed)
         whole = [position for position, name in enumerate(folded) if name == wanted]
         if len(whole) == 1:
             return whole[0]
@@ -79,48 +79,54 @@ class Names:
         if parts:
             listed = ", ".join(f"{names[position]!r} (id {ids[position]})" for position in parts[:5])
             more = ", …" if len(parts) > 5 else ""
-            raise InputError(f"{len(parts):,} columns have {asked!r} in their names: {listed}{more}; type more of one")
+            raise InputError(f"{len(parts):,} columns have {typed!r} in their names: {listed}{more}; type more of one")
         near = get_close_matches(wanted, folded, n=3, cutoff=0.5)
-        hint = f"nearest: {', '.join(repr(names[folded.index(one)]) for one in near)}" if near else "none is near"
+        hint = (
+            f"nearest: {', '.join(repr(names[folded.index(column_id)]) for column_id in near)}"
+            if near
+            else "none is near"
+        )
         unnamed = "" if self.given else "; to find columns by name, give a table of names"
-        raise InputError(f"no column is called {asked!r}; {hint}; ids are such as {examples(self.column_ids)}{unnamed}")
+        raise InputError(f"no column is called {typed!r}; {hint}; ids are such as {examples(self.column_ids)}{unnamed}")
 
 
 def _folded(name: str) -> str:
     """Without case and accents."""
-    return "".join(one for one in normalize("NFKD", name.casefold()) if not combining(one))
+    return "".join(letter for letter in normalize("NFKD", name.casefold()) if not combining(letter))
 
 
-def read_names(path: str | os.PathLike[str], column_ids: Array) -> Names:
+def read_column_names(path: str | os.PathLike[str], column_ids: Array) -> ColumnNames:
     """Names from a table, for a model's columns; lines of other columns are left out.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     _ = Path(folder, "movies.dat").write_text("7::Alien (1979)::Horror\\n8::Aliens (1986)::Action")
-    ...     names = read_names(Path(folder, "movies.dat"), np.array([7, 9]))
+    ...     names = read_column_names(Path(folder, "movies.dat"), np.array([7, 9]))
     >>> names[0], names[1], names.named
     ('Alien (1979)', '9', 1)
     """
     rows = _fields(Path(path))
-    known = {str(one): one for one in column_ids.tolist()}
-    matches = [sum(row[k].strip() in known for row in rows) for k in range(len(rows[0]))]
+    ids_by_text = {str(column_id): column_id for column_id in column_ids.tolist()}
+    matches = [sum(row[k].strip() in ids_by_text for row in rows) for k in range(len(rows[0]))]
     ids = int(np.argmax(matches))
     if matches[ids] == 0:
         raise InputError(
             f"none of the ids in {path} is a column of the model, whose ids are such as {examples(column_ids)}; "
             "expected a table with a column's id and its name in each line"
         )
-    header = [one.strip().casefold() for one in rows[0]] if rows[0][ids].strip() not in known else []
-    titled = [k for k, one in enumerate(header) if k != ids and any(word in one for word in TITLES)]
-    place = titled[0] if titled else min(k for k in range(len(rows[0])) if k != ids)
+    header = [field.strip().casefold() for field in rows[0]] if rows[0][ids].strip() not in ids_by_text else []
+    titled = [k for k, field in enumerate(header) if k != ids and any(word in field for word in TITLES)]
+    name_field = titled[0] if titled else min(k for k in range(len(rows[0])) if k != ids)
     given: dict[Any, str] = {}
     for row in rows:
-        one, name = known.get(row[ids].strip()), row[place].strip()
-        if one is None or not name:
+        column_id, name = ids_by_text.get(row[ids].strip()), row[name_field].strip()
+        if column_id is None or not name:
             continue
-        if given.setdefault(one, name) != name:
-            raise InputError(f"{path} names column {shown(one)} twice: {given[one]!r} and {name!r}; expected once")
-    return Names(column_ids, given)
+        if given.setdefault(column_id, name) != name:
+            raise InputError(
+                f"{path} names column {shown(column_id)} twice: {given[column_id]!r} and {name!r}; expected once"
+            )
+    return ColumnNames(column_ids, given)
 
 
 def _fields(path: Path) -> list[list[str]]:
@@ -135,7 +141,7 @@ def _fields(path: Path) -> list[list[str]]:
         text = data.decode("cp1252", errors="replace")  # as older tables are
     for separator in SEPARATORS:
         try:
-            rows = [row for row in _split(text, separator) if any(one.strip() for one in row)]
+            rows = [row for row in _split(text, separator) if any(field.strip() for field in row)]
         except csv.Error:
             continue
         if rows and len(rows[0]) > 1 and all(len(row) == len(rows[0]) for row in rows):

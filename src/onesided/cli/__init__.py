@@ -1,11 +1,13 @@
-"""The command line: one file per command; parse, call, print.
+"""The command line: one file per command, each of which parses, calls the library and prints.
 
-Results go to stdout, progress to stderr. Bad input ends with exit code 2 and a message, never a traceback.
+What commands share is in ``options`` (declaring options, and refusals that spell them), ``reading`` (tables),
+``column_names``, ``privacy_options`` and ``console`` (results on stdout, progress on stderr). Nothing is computed here:
+what Python could want, too, belongs to the library. This room may import from all others, but inside the commands, so
+that ``--help`` is quick. Bad input ends with exit code 2 and a message, never a traceback.
 """
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from onesided.cli.doctor import doctor
 from onesided.cli.fit import fit
 from onesided.cli.impute import impute
 from onesided.cli.inspect import inspect
+from onesided.cli.options import Refusal
 from onesided.cli.pack import pack
 from onesided.cli.privacy import privacy
 from onesided.cli.project import project
@@ -31,47 +34,31 @@ from onesided.cli.similar import similar
 from onesided.errors import InputError
 
 
-class _Refusal(click.ClickException):
-    """A message of the library, with its keywords as the options of the same names."""
-
-    exit_code = 2
-
-    def __init__(self, error: InputError) -> None:
-        text = re.sub(r'(?:(?<= )|^)([a-z_]+)=((?:(?:, | or )?"\w+")+|$)', _as_option, str(error))
-        text = text.replace("columns=[…]", "--columns FILE")
-        super().__init__(re.sub(r"(?<= )([a-z_]+)=True", lambda flag: f"--{flag[1].replace('_', '-')}", text))
-
-
-def _as_option(keyword: re.Match[str]) -> str:
-    option, choices = keyword[1].replace("_", "-"), keyword[2].replace('"', "")
-    return f"--{option} {choices or 'NAME'}"
-
-
 @contextmanager
-def _asked_to_end() -> Iterator[None]:
+def _ending_on_signals() -> Iterator[None]:
     """Where the system asks the process to end, what is half written is removed first, as after Ctrl-C."""
 
     def end(number: int, _: Any) -> None:
         raise SystemExit(128 + number)
 
-    asked = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     if current_thread() is not main_thread():
-        asked = []
-    before = {one: signal.signal(one, end) for one in asked if signal.getsignal(one) is signal.SIG_DFL}
+        signals = []
+    before = {number: signal.signal(number, end) for number in signals if signal.getsignal(number) is signal.SIG_DFL}
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with _asked_to_end():
+            with _ending_on_signals():
                 return super().invoke(ctx)
         except InputError as error:
-            raise _Refusal(error) from error
+            raise Refusal(error, self.commands[str(ctx.invoked_subcommand)]) from error
         except BrokenPipeError:  # whoever reads has read enough: click ends without a word
             raise
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The option to name columns, and columns as commands tell of them."""
+"""The option ``--names``, and columns by name in what commands print."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from onesided.column_names import Names
+    from onesided.column_names import ColumnNames
     from onesided.estimators.completion import OneSidedCompletion
 
 names_option = click.option(
@@ -20,23 +20,23 @@ names_option = click.option(
 )
 
 
-def named(model: OneSidedCompletion, names_table: str | None) -> Names:
-    """The names of a model's columns; their ids where no table is given. Tells how many have a name."""
-    from onesided.column_names import Names, read_names
+def names_of(model: OneSidedCompletion, names_table: str | None) -> ColumnNames:
+    """The names of a model's columns, their ids without a table; says on stderr how many have a name."""
+    from onesided.column_names import ColumnNames, read_column_names
 
     if names_table is None:
-        return Names(model.column_ids_, {})
-    names = read_names(names_table, model.column_ids_)
+        return ColumnNames(model.column_ids_, {})
+    names = read_column_names(names_table, model.column_ids_)
     missing = len(model.column_ids_) - names.named
     if missing:
         click.echo(f"{names_table} names {names.named:,} of {len(model.column_ids_):,} columns", err=True)
     return names
 
 
-def labelled(names: Names, position: int) -> dict[str, Any]:
+def labelled(names: ColumnNames, position: int) -> dict[str, Any]:
     """A column's id, and its name where that is another."""
-    one = names.column_ids[position]
-    label = {"id": one.item() if hasattr(one, "item") else one}
+    column_id = names.column_ids[position]
+    label = {"id": column_id.item() if hasattr(column_id, "item") else column_id}
     return label if names[position] == str(label["id"]) else label | {"name": names[position]}
 
 
@@ -45,6 +45,6 @@ def print_table(header: tuple[str, ...], lines: Sequence[tuple[str, ...]]) -> No
     widths = [max(len(line[k]) for line in [header, *lines]) for k in range(len(header))]
     for line in [header, *lines]:
         first, *others = (
-            one.ljust(w) if k == 0 else one.rjust(w) for k, (one, w) in enumerate(zip(line, widths, strict=True))
+            cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(line, widths, strict=True))
         )
         click.echo("  ".join([first, *others]).rstrip())

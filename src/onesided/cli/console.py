@@ -1,4 +1,4 @@
-"""What commands share: options, progress on stderr, results on stdout."""
+"""What commands print: progress on stderr, results on stdout."""
 
 from __future__ import annotations
 
@@ -6,119 +6,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from onesided.fitting.solvers.result import Progress
-    from onesided.panels.csr import Duplicates, NonFinite
-    from onesided.panels.panel import Panel
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-EXISTING_FILE = click.Path(exists=True, dir_okay=False)
-TABLE_OR_PANEL = click.Path(exists=True)  # a packed panel is a folder
-
-
-def table_options(command: Command) -> Command:
-    """How the columns of a long table are named and its oddities treated."""
-    for option in reversed(
-        (
-            click.option(
-                "--row",
-                metavar="NAME",
-                help="The table's column of row ids. If not given, it is recognised by a usual name (user, ...).",
-            ),
-            click.option("--column", metavar="NAME", help="Its column of column ids; likewise (item, movie_id, ...)."),
-            click.option("--value", metavar="NAME", help="Its column of values; likewise (rating, score, ...)."),
-            click.option(
-                "--duplicates",
-                type=click.Choice(["refuse", "mean", "sum", "last"]),
-                default="refuse",
-                show_default=True,
-                help="When a (row, column) pair appears more than once: refuse the table, or merge its values.",
-            ),
-            click.option(
-                "--non-finite",
-                type=click.Choice(["refuse", "drop"]),
-                default="refuse",
-                show_default=True,
-                help="When a value is missing (empty, NA, NULL), NaN or infinite: refuse the table, or drop the entry.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-
-
-def read_panel(
-    path: str, row: str | None, column: str | None, value: str | None, duplicates: Duplicates, non_finite: NonFinite
-) -> tuple[Panel, dict[str, int]]:
-    """The panel of a file, and how many lines are not among its entries; with a bar while it is read.
-
-    A packed panel is opened as it is: how its tables were to be read was said when it was packed.
-    """
-    from onesided.errors import InputError
-    from onesided.panels.packed.format import HEADER, is_packed, load_packed
-    from onesided.panels.panel import Panel
-    from onesided.panels.table_files import open_table
-
-    if Path(path).is_dir():
-        asked = {"--row": row, "--column": column, "--value": value}
-        asked |= {"--duplicates": duplicates, "--non-finite": non_finite}
-        said = [name for name, one in asked.items() if one not in (None, "refuse")]
-        if said:
-            raise InputError(
-                f"{', '.join(said)} cannot be said of {path}, a packed panel: say it to pack, or leave it out"
-            )
-        if not is_packed(path):
-            raise InputError(
-                f"{path} is not a packed panel: it has no {HEADER}; a folder of Parquet files is read by onesided fit "
-                "--engine ray, or packed first, with onesided pack"
-            )
-        return load_packed(path), {"lines_dropped": 0, "lines_merged": 0}
-    with bar("Reading") as report:
-        table = open_table(path, row=row, column=column, value=value, progress=report)
-        assert table.value is not None
-        tally = _Tally()
-        panel = Panel.from_table(
-            tally.over(table.reader, table.value),
-            row=table.row,
-            column=table.column,
-            value=table.value,
-            duplicates=duplicates,
-            non_finite=non_finite,
-        )
-    return panel, {"lines_dropped": tally.lines - tally.finite, "lines_merged": tally.finite - panel.n_entries}
-
-
-@dataclass
-class _Tally:
-    """The lines of a table, and those with a finite value, counted as they pass."""
-
-    lines: int = 0
-    finite: int = 0
-
-    def over(self, reader: pa.RecordBatchReader, value: str) -> pa.RecordBatchReader:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            for batch in reader:
-                self.lines += batch.num_rows
-                self.finite += pc.sum(pc.is_finite(batch.column(value)), min_count=0).as_py()
-                yield batch
-
-        return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
 @contextmanager
@@ -201,19 +95,19 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
         click.echo(json.dumps(result))
         return
     width = max(len(name) for name in result)
-    for name, one in result.items():
-        click.echo(f"{name.replace('_', ' '):<{width}}  {_in_words(one)}")
+    for name, value in result.items():
+        click.echo(f"{name.replace('_', ' '):<{width}}  {_in_words(value)}")
 
 
-def _in_words(one: Any) -> str:
-    if isinstance(one, float):
-        return f"{one:.4g}"
-    if isinstance(one, bool) or one is None:
-        return {True: "yes", False: "no", None: "–"}[one]
-    if isinstance(one, int):
-        return f"{one:,}"
-    if isinstance(one, list):
-        if not one:
+def _in_words(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "–"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list):
+        if not value:
             return "–"
-        return ", ".join(_in_words(item) for item in one)
-    return str(one)
+        return ", ".join(_in_words(item) for item in value)
+    return str(value)

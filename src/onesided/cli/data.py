@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from onesided.cli.console import bar, json_option, print_result
+from onesided.cli.console import bar, print_result
+from onesided.cli.options import json_option
 
 
 @click.group()
@@ -46,9 +47,13 @@ def list_datasets(as_json: bool) -> None:
         print_result({"datasets": listed}, as_json)
         return
     click.echo(f"{'name':<20} {'rows':>9} × {'columns':<9} {'entries':>10}")
-    for one in listed:
-        counts = f"{one['rows']:>9,} × {one['columns']:<9,} {one['entries']:>10,}" if one["rows"] else "as in the file"
-        click.echo(f"{one['name']:<20} {counts}\n    {one['licence']}\n    {one['page']}")
+    for dataset in listed:
+        counts = (
+            f"{dataset['rows']:>9,} × {dataset['columns']:<9,} {dataset['entries']:>10,}"
+            if dataset["rows"]
+            else "as in the file"
+        )
+        click.echo(f"{dataset['name']:<20} {counts}\n    {dataset['licence']}\n    {dataset['page']}")
 
 
 @data.command()
@@ -76,5 +81,5 @@ def get(name: str, folder: str, as_json: bool) -> None:
     from onesided.datasets.download import download
 
     with bar("Fetching") as report:
-        found = download(name, folder, progress=report, note=partial(click.echo, err=True))
-    print_result({"file": str(found.path), "bytes": found.bytes, "checked": found.checked}, as_json)
+        fetched = download(name, folder, progress=report, note=partial(click.echo, err=True))
+    print_result({"file": str(fetched.path), "bytes": fetched.bytes, "checked": fetched.checked}, as_json)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from onesided.cli.console import json_option, passes, print_result
+from onesided.cli.console import passes, print_result
+from onesided.cli.options import json_option
 
 
 @click.command()

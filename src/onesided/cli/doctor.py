@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onesided.cli.console import json_option, print_result
+from onesided.cli.console import print_result
+from onesided.cli.options import json_option
 
 if TYPE_CHECKING:
     from onesided.panels.panel import Panel

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from onesided.cli.console import TABLE_OR_PANEL, json_option, passes, print_result, read_panel, table_options
-from onesided.cli.privacy_options import made_plan, mechanism_option, plan_options
+from onesided.cli.console import passes, print_result
+from onesided.cli.options import TABLE_OR_PANEL, json_option, option, taking
+from onesided.cli.privacy_options import PrivacyOptions
+from onesided.cli.reading import ReadingOptions, read_panel
 from onesided.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,126 +23,151 @@ if TYPE_CHECKING:
     from onesided.panels.panel import Panel
     from onesided.privacy import Privacy
 
-READING = ("row", "column", "value", "duplicates", "non_finite")
-
 
 def _rank(context: click.Context, parameter: click.Parameter, given: Any) -> int | str:
     """A whole number that is not negative, or "auto"."""
     return "auto" if given == "auto" else int(click.IntRange(min=0).convert(given, parameter, context))
 
 
+@dataclass(frozen=True)
+class ModelOptions:
+    """What is fitted, and how."""
+
+    rank: Any = option(
+        "--rank",
+        metavar="NUMBER|auto",
+        callback=_rank,
+        default="auto",
+        show_default=True,
+        help="Dimensions of the row space; 0 for means and row effects alone.",
+    )
+    center: Any = option(
+        "--center",
+        type=click.Choice(["auto", "none", "columns", "both"]),
+        default="auto",
+        show_default=True,
+        help="What is in the model beside the row space: nothing, column means, or row effects too.",
+    )
+    diagonal: Any = option(
+        "--diagonal",
+        type=click.Choice(["auto", "free", "fit"]),
+        default="auto",
+        show_default=True,
+        help="Whether columns vary on their own, too (free), or rows lie all but exactly in the row space (fit).",
+    )
+    refine: Any = option(
+        "--refine",
+        type=click.Choice(["auto", "none", "variational"]),
+        default="auto",
+        show_default=True,
+        help="Whether the first solution, from pairs of columns, is refined by a model of whole rows; auto: where "
+        "memory allows.",
+    )
+    max_passes: int = option(
+        "--max-passes",
+        type=click.IntRange(min=1),
+        default=300,
+        show_default=True,
+        help="Passes over the rows for the first solution, at most.",
+    )
+    random_state: int = option(
+        "--seed",
+        "random_state",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Seed of all that is random, but for the noise of a private fit.",
+    )
+
+
+@dataclass(frozen=True)
+class MachineOptions:
+    """Where passes run."""
+
+    engine: Any = option(
+        "--engine",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        show_default=True,
+        help="Whether passes run on this machine, or on a Ray cluster, which also reads folders of Parquet files.",
+    )
+    address: str | None = option(
+        "--address",
+        metavar="HOST:PORT",
+        help="The Ray cluster. If not given: that of RAY_ADDRESS, or one that runs on this machine, or a new one here.",
+    )
+    device: str = option(
+        "--device",
+        default="cpu",
+        show_default=True,
+        metavar="cpu|cuda|auto",
+        help="Where passes run: the processor, a GPU (cuda, or cuda:1 for the second), or auto: a GPU if there is one "
+        "and the table has a million entries.",
+    )
+    deterministic: bool = option(
+        "--deterministic",
+        is_flag=True,
+        help="On a GPU, give the same bits each time, at the price of memory and longer passes.",
+    )
+
+
+@dataclass(frozen=True)
+class KeepingOptions:
+    """What is kept of the work and of the rows."""
+
+    checkpoint: str | None = option(
+        "--checkpoint",
+        type=click.Path(file_okay=False),
+        help="A folder in which the work is kept after every pass: the same command goes on from there if it was "
+        "stopped.",
+    )
+    without_panel: bool = option(
+        "--without-panel",
+        is_flag=True,
+        help="Leave the observed entries and row ids out of the model file, as is always done for a packed panel.",
+    )
+
+
+@dataclass(frozen=True)
+class FitPrivacyOptions(PrivacyOptions):
+    """The privacy, and what a fit has to know of the table to keep it."""
+
+    columns: str | None = option(
+        "--columns",
+        type=click.Path(),
+        metavar="FILE|public",
+        help="All columns there can be, one id to a line of a file; or the word public, if which occur is no secret.",
+    )
+    clip_values: bool = option(
+        "--clip-values", is_flag=True, help="Move values outside the bounds to them, rather than refuse them."
+    )
+
+    def fit_plan(self) -> Privacy | None:
+        """The plan with the columns of the file; None for a fit that is not private."""
+        plan = self.plan(columns=_listed(self.columns), clip_values=self.clip_values)
+        if plan is None and (self.columns or self.clip_values or self.any_delta):
+            raise click.UsageError("--columns, --clip-values and --any-delta are for private fits, with --epsilon")
+        return plan
+
+
 @click.command()
 @click.argument("table", type=TABLE_OR_PANEL)
 @click.option("-o", "--output", required=True, type=click.Path(), help="Where to write the model.")
-@click.option(
-    "--rank",
-    metavar="NUMBER|auto",
-    callback=_rank,
-    default="auto",
-    show_default=True,
-    help="Dimensions of the row space; 0 for means and row effects alone.",
-)
-@click.option(
-    "--center",
-    type=click.Choice(["auto", "none", "columns", "both"]),
-    default="auto",
-    show_default=True,
-    help="What is in the model beside the row space: nothing, column means, or row effects too.",
-)
-@click.option(
-    "--diagonal",
-    type=click.Choice(["auto", "free", "fit"]),
-    default="auto",
-    show_default=True,
-    help="Whether columns vary on their own, too (free), or rows lie all but exactly in the row space (fit).",
-)
-@click.option(
-    "--refine",
-    type=click.Choice(["auto", "none", "variational"]),
-    default="auto",
-    show_default=True,
-    help="Whether the first solution, from pairs of columns, is refined by a model of whole rows; auto: where memory "
-    "allows.",
-)
-@click.option(
-    "--max-passes",
-    type=click.IntRange(min=1),
-    default=300,
-    show_default=True,
-    help="Passes over the rows for the first solution, at most.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of all that is random, but for the noise of a private fit.",
-)
-@click.option(
-    "--engine",
-    type=click.Choice(["local", "ray"]),
-    default="local",
-    show_default=True,
-    help="Whether passes run on this machine, or on a Ray cluster, which also reads folders of Parquet files.",
-)
-@click.option(
-    "--address",
-    metavar="HOST:PORT",
-    help="The Ray cluster. If not given: that of RAY_ADDRESS, or one that runs on this machine, or a new one here.",
-)
-@click.option(
-    "--device",
-    default="cpu",
-    show_default=True,
-    metavar="cpu|cuda|auto",
-    help="Where passes run: the processor, a GPU (cuda, or cuda:1 for the second), or auto: a GPU if there is one and "
-    "the table has a million entries.",
-)
-@click.option(
-    "--deterministic",
-    is_flag=True,
-    help="On a GPU, give the same bits each time, at the price of memory and longer passes.",
-)
-@click.option(
-    "--checkpoint",
-    type=click.Path(file_okay=False),
-    help="A folder in which the work is kept after every pass: the same command goes on from there if it was stopped.",
-)
-@click.option(
-    "--without-panel",
-    is_flag=True,
-    help="Leave the observed entries and row ids out of the model file, as is always done for a packed panel.",
-)
-@plan_options
-@mechanism_option
-@click.option(
-    "--columns",
-    type=click.Path(),
-    metavar="FILE|public",
-    help="All columns there can be, one id to a line of a file; or the word public, if which occur is no secret.",
-)
-@click.option("--clip-values", is_flag=True, help="Move values outside the bounds to them, rather than refuse them.")
-@table_options
+@taking("setting", ModelOptions)
+@taking("machine", MachineOptions)
+@taking("keeping", KeepingOptions)
+@taking("privacy", FitPrivacyOptions)
+@taking("reading", ReadingOptions)
 @json_option
 def fit(
     table: str,
     output: str,
-    rank: Any,
-    center: Any,
-    diagonal: Any,
-    refine: Any,
-    max_passes: int,
-    seed: int,
-    engine: Any,
-    address: str | None,
-    device: str,
-    deterministic: bool,
-    checkpoint: str | None,
-    without_panel: bool,
-    mechanism: str | None,
-    columns: str | None,
+    setting: ModelOptions,
+    machine: MachineOptions,
+    keeping: KeepingOptions,
+    privacy: FitPrivacyOptions,
+    reading: ReadingOptions,
     as_json: bool,
-    **others: Any,
 ) -> None:
     """Fit the row space of TABLE and write it to a model file.
 
@@ -165,55 +192,33 @@ def fit(
         onesided fit ratings.csv -o public.onesided --rank 5 \\
             --epsilon 1 --delta 1e-7 --bounds 1 5 --max-entries 20 --columns films.txt
     """
-    import warnings
-
     from onesided.estimators.completion import OneSidedCompletion
     from onesided.storage.atomic import check_output
     from onesided.storage.checkpoint import Checkpoint
 
-    if address is not None and engine != "ray":
+    if machine.address is not None and machine.engine != "ray":
         raise click.UsageError("--address is that of a Ray cluster, and goes with --engine ray")
 
     check_output(output, inputs=[table])
-    reading = {name: others.pop(name) for name in READING}
-    plan = made_plan(mechanism, columns=_listed(columns), **others)
-    if plan is None and (columns or others["clip_values"] or others["any_delta"]):
-        raise click.UsageError("--columns, --clip-values and --any-delta are for private fits, with --epsilon")
-    with_panel = not (without_panel or Path(table).is_dir())
-    if engine == "ray":
-        panel, left_out, told = _on_cluster(table, reading, address, device)
+    plan = privacy.fit_plan()
+    if machine.engine == "ray":
+        panel, left_out, state = _on_cluster(table, reading, machine)
     else:
-        panel, left_out, told = *read_panel(table, **reading), None
+        panel, left_out, state = *read_panel(table, reading), None
     if plan is not None:
         plan = _as_in(plan, panel.column_ids)
     began = perf_counter()
     model = OneSidedCompletion(
-        rank,
-        center=center,
-        diagonal=diagonal,
-        refine=refine,
-        max_passes=max_passes,
-        random_state=seed,
-        engine=engine,
-        device=device,
-        deterministic=deterministic,
+        **asdict(setting),
+        engine=machine.engine,
+        device=machine.device,
+        deterministic=machine.deterministic,
         privacy=plan,
     )
-    if checkpoint is not None and Checkpoint(checkpoint).begun:
-        click.echo(f"Going on from {checkpoint}.", err=True)
-    try:
-        with passes("Fitting", told) as progress, warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            model.fit(panel, progress=progress, checkpoint=checkpoint)
-    except (KeyboardInterrupt, SystemExit):
-        if checkpoint is not None and Checkpoint(checkpoint).begun:
-            click.echo(f"What was done is kept in {checkpoint}: the same command goes on from there.", err=True)
-        raise
-    for warning in caught:
-        click.echo(f"Warning: {warning.message}", err=True)
+    _fit(model, panel, keeping.checkpoint, state)
     seconds = perf_counter() - began
-    model.save(output, panel=with_panel)
-    Checkpoint(checkpoint).remove()
+    model.save(output, panel=not (keeping.without_panel or Path(table).is_dir()))
+    Checkpoint(keeping.checkpoint).remove()
     if plan is not None:
         print_result(_released(model, output), as_json)
         if model.rank_ and not model.factor_.any():
@@ -248,23 +253,43 @@ def fit(
     )
 
 
+def _fit(model: OneSidedCompletion, panel: Panel, checkpoint: str | None, state: Callable[[], str] | None) -> None:
+    """Fit with progress on stderr, where warnings and what becomes of a checkpoint are said, too."""
+    import warnings
+
+    from onesided.storage.checkpoint import Checkpoint
+
+    if checkpoint is not None and Checkpoint(checkpoint).begun:
+        click.echo(f"Going on from {checkpoint}.", err=True)
+    try:
+        with passes("Fitting", state) as progress, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(panel, progress=progress, checkpoint=checkpoint)
+    except (KeyboardInterrupt, SystemExit):
+        if checkpoint is not None and Checkpoint(checkpoint).begun:
+            click.echo(f"What was done is kept in {checkpoint}: the same command goes on from there.", err=True)
+        raise
+    for warning in caught:
+        click.echo(f"Warning: {warning.message}", err=True)
+
+
 def _on_cluster(
-    table: str, reading: dict[str, Any], address: str | None, device: str
+    table: str, reading: ReadingOptions, machine: MachineOptions
 ) -> tuple[Panel, dict[str, int], Callable[[], str]]:
-    """The panel of a table on a Ray cluster, lines that are not among its entries, and what tells how it goes there."""
+    """The panel of a table on a Ray cluster, the lines left out of it, and what describes the cluster's state."""
     from onesided.engines.placement import naming_the_package, on_cluster
     from onesided.panels.packed.format import is_packed
 
     with naming_the_package():
         from onesided.engines.ray import connect, current, read
-    connect(address)
+    connect(machine.address)
     path = Path(table)
     if not is_packed(path) and (path.is_dir() or path.suffix in (".parquet", ".pq")):
         with passes("Reading"):
-            panel = read(path, **reading, device=device)
+            panel = read(path, **asdict(reading), device=machine.device)
         return panel, panel.left_out, current().told
-    here, left_out = read_panel(table, **reading)
-    return on_cluster(here, device), left_out, current().told
+    here, left_out = read_panel(table, reading)
+    return on_cluster(here, machine.device), left_out, current().told
 
 
 def _listed(columns: str | None) -> Any:
@@ -283,13 +308,13 @@ def _as_in(plan: Privacy, ids: npt.NDArray[Any]) -> Privacy:
     listed = plan.columns
     if not isinstance(listed, tuple) or ids.dtype.kind not in "iu":
         return plan
-    whole = all(one.removeprefix("-").isdecimal() and str(int(one)) == one for one in listed)
-    return replace(plan, columns=[int(one) for one in listed]) if whole else plan
+    whole = all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in listed)
+    return replace(plan, columns=[int(name) for name in listed]) if whole else plan
 
 
 def _eigenvalues(model: OneSidedCompletion) -> list[float]:
     """Of XXᵀ, as in the report; the row effect has a line of its own."""
-    return [float(one) for one in sorted((model.factor_**2).sum(axis=0), reverse=True)]
+    return [float(value) for value in sorted((model.factor_**2).sum(axis=0), reverse=True)]
 
 
 def _released(model: OneSidedCompletion, output: str) -> dict[str, Any]:

@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onesided.cli.console import (
-    EXISTING_FILE,
-    TABLE_OR_PANEL,
-    bar,
-    json_option,
-    print_result,
-    read_panel,
-    table_options,
-)
+from onesided.cli.console import bar, print_result
+from onesided.cli.options import EXISTING_FILE, TABLE_OR_PANEL, json_option, taking
+from onesided.cli.reading import ReadingOptions, read_panel
 from onesided.errors import InputError, counted, shown
 
 if TYPE_CHECKING:
@@ -51,10 +45,10 @@ MANY_LINES = 10_000_000
     show_default=True,
     help="When a column is not in the model, or a row of --at not in TABLE: refuse the table, or drop its entries.",
 )
-@table_options
+@taking("reading", ReadingOptions)
 @json_option
 def impute(
-    model: str, table: str, output: str, positions: str | None, unknown: Any, as_json: bool, **reading: Any
+    model: str, table: str, output: str, positions: str | None, unknown: Any, reading: ReadingOptions, as_json: bool
 ) -> None:
     """Fill in the rows of TABLE with a fitted MODEL.
 
@@ -73,9 +67,9 @@ def impute(
     from onesided.estimators.completion import OneSidedCompletion
     from onesided.storage.atomic import check_output
 
-    check_output(output, ENDINGS, inputs=[one for one in (model, table, positions) if one])
+    check_output(output, ENDINGS, inputs=[path for path in (model, table, positions) if path])
     fitted = OneSidedCompletion.load(model)
-    panel, left_out = read_panel(table, **reading)
+    panel, left_out = read_panel(table, reading)
     aligned = align(panel, fitted.column_ids_, unknown)
     result = {"output": output, "rows": aligned.n_rows, **left_out}
     result["entries_dropped"] = panel.n_entries - aligned.n_entries
@@ -83,7 +77,7 @@ def impute(
         lines, parts = aligned.n_rows * aligned.n_columns, all_values(fitted, aligned)
         _check_disk(output, lines)
     else:
-        rows, columns, dropped = _positions(positions, aligned, unknown, reading["row"], reading["column"])
+        rows, columns, dropped = _positions(positions, aligned, unknown, reading)
         lines, parts = len(rows), _at(fitted, aligned, rows, columns)
         result["pairs_dropped"] = dropped
         result["pairs_observed"] = _observed(aligned, rows, columns)
@@ -124,19 +118,19 @@ def align(panel: Panel, column_ids: Any, unknown: Any) -> Panel:
 
     if np.array_equal(panel.column_ids, column_ids):
         return panel
-    known, given = _comparable(column_ids, panel.column_ids)
+    of_model, of_panel = _comparable(column_ids, panel.column_ids)
     entries = (panel.indptr, panel.columns, panel.values, panel.n_columns)
-    panel = Panel(*entries, row_ids=panel.row_ids, column_ids=given).align_columns(known, unknown=unknown)
-    return Panel(panel.indptr, panel.columns, panel.values, len(known), row_ids=panel.row_ids, column_ids=column_ids)
+    panel = Panel(*entries, row_ids=panel.row_ids, column_ids=of_panel).align_columns(of_model, unknown=unknown)
+    return Panel(panel.indptr, panel.columns, panel.values, len(of_model), row_ids=panel.row_ids, column_ids=column_ids)
 
 
-def _comparable(known: Any, given: Any) -> tuple[Any, Any]:
+def _comparable(of_model: Any, of_panel: Any) -> tuple[Any, Any]:
     """Two arrays of ids, as text if either is: ids of a file are text as soon as one of them is not an integer."""
     import numpy as np
 
-    if (known.dtype.kind == "O") == (given.dtype.kind == "O"):
-        return known, given
-    as_text = [np.array([str(one) for one in ids.tolist()], dtype=object) for ids in (known, given)]
+    if (of_model.dtype.kind == "O") == (of_panel.dtype.kind == "O"):
+        return of_model, of_panel
+    as_text = [np.array([str(value) for value in ids.tolist()], dtype=object) for ids in (of_model, of_panel)]
     return as_text[0], as_text[1]
 
 
@@ -158,33 +152,33 @@ def _at(model: OneSidedCompletion, panel: Panel, rows: Any, columns: Any) -> Ite
         yield panel.row_ids[rows[here]], panel.column_ids[columns[here]], values, deviations
 
 
-def _positions(path: str, panel: Panel, unknown: str, row: str | None, column: str | None) -> tuple[Any, Any, int]:
+def _positions(path: str, panel: Panel, unknown: str, reading: ReadingOptions) -> tuple[Any, Any, int]:
     """Row and column positions of the pairs that a table lists, and how many pairs were left out."""
     import numpy as np
 
     from onesided.panels.ids import encode_ids, find_ids
     from onesided.panels.table_files import open_table
 
-    table = open_table(path, row=row, column=column, values=False)
+    table = open_table(path, row=reading.row, column=reading.column, values=False)
     wanted = table.reader.read_all()
     pairs, places = [], []
-    for name, known in ((table.row, panel.row_ids), (table.column, panel.column_ids)):
+    for name, there in ((table.row, panel.row_ids), (table.column, panel.column_ids)):
         ids, codes, _ = encode_ids(wanted[name], name)
         assert ids is not None
         pairs.append((ids, codes))
-        places.append(find_ids(*_comparable(known, ids))[0][codes])
+        places.append(find_ids(*_comparable(there, ids))[0][codes])
     rows, columns = places
-    found = (rows >= 0) & (columns >= 0)
-    strangers = np.flatnonzero(~found)
+    placed = (rows >= 0) & (columns >= 0)
+    strangers = np.flatnonzero(~placed)
     if len(strangers) and unknown == "refuse":
         first_row, first_column = (shown(ids[codes[strangers[0]]]) for ids, codes in pairs)
         raise InputError(
             f"{path} lists {counted(len(strangers), 'pair')} whose row is not in the table or whose column is not in "
             f"the model, first row {first_row}, column {first_column}; pass --unknown drop to leave them out"
         )
-    if len(strangers) == len(found):
+    if len(strangers) == len(placed):
         raise InputError(f"there is nothing to impute: no pair of {path} is known")
-    return rows[found], columns[found], len(strangers)
+    return rows[placed], columns[placed], len(strangers)
 
 
 def write_values(path: str, panel: Panel, lines: int, parts: Iterator[Part]) -> None:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onesided.cli.console import TABLE_OR_PANEL, json_option, print_result, read_panel, table_options
+from onesided.cli.console import print_result
+from onesided.cli.options import TABLE_OR_PANEL, json_option, taking
+from onesided.cli.reading import ReadingOptions, read_panel
 
 if TYPE_CHECKING:
     from onesided.recoverability import Counts, RankSupport, Recoverability
@@ -14,9 +16,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("table", type=TABLE_OR_PANEL)
-@table_options
+@taking("reading", ReadingOptions)
 @json_option
-def inspect(table: str, as_json: bool, **reading: Any) -> None:
+def inspect(table: str, reading: ReadingOptions, as_json: bool) -> None:
     """Say what TABLE can support, before any fit.
 
     Which rank stands out from chance and how many rows more would take, which pairs of columns were seen together,
@@ -54,58 +56,58 @@ def inspect(table: str, as_json: bool, **reading: Any) -> None:
     """
     from onesided.recoverability import recoverability
 
-    panel, left_out = read_panel(table, **reading)
-    found = recoverability(panel)
+    panel, left_out = read_panel(table, reading)
+    answer = recoverability(panel)
     if as_json:
-        print_result(found.to_dict() | left_out, as_json)
+        print_result(answer.to_dict() | left_out, as_json)
         return
-    for sentence in found.sentences:
+    for sentence in answer.sentences:
         click.echo(f"{sentence[0].upper()}{sentence[1:]}.")
     click.echo()
-    print_result(_lines(found, left_out), as_json)
+    print_result(_lines(answer, left_out), as_json)
 
 
-def _lines(found: Recoverability, left_out: dict[str, int]) -> dict[str, Any]:
+def _lines(answer: Recoverability, left_out: dict[str, int]) -> dict[str, Any]:
     """The numbers, one line each."""
-    coverage, parts = found.coverage, found.parts
+    coverage, parts = answer.coverage, answer.parts
     error = "" if coverage.exact else f" ± {coverage.standard_error:.2g}, from {coverage.columns_counted:,} columns"
     return {
-        "rows": found.rows,
-        "columns": found.columns,
-        "entries": found.entries,
+        "rows": answer.rows,
+        "columns": answer.columns,
+        "entries": answer.entries,
         **left_out,
-        "density": found.density,
-        "entries_per_row": _spread(found.entries_per_row),
-        "rows_without_pairs": found.rows_without_pairs,
-        "entries_per_column": _spread(found.entries_per_column),
+        "density": answer.density,
+        "entries_per_row": _distribution(answer.entries_per_row),
+        "rows_without_pairs": answer.rows_without_pairs,
+        "entries_per_column": _distribution(answer.entries_per_column),
         "pairs_seen": f"{'' if coverage.exact else 'about '}{coverage.observed_pairs:,}",
         "share_of_pairs": f"{coverage.share:.4g}{error}",
         "seen_in_one_row": f"{coverage.seen_once:.1%} of the pairs seen",
-        "rows_per_pair": _spread(coverage.rows_per_pair),
+        "rows_per_pair": _distribution(coverage.rows_per_pair),
         "pair_moments": f"Ω would hold {coverage.pair_moments}",
         "parts": f"{parts.parts:,}, the largest with {parts.largest_share:.1%} of the columns",
         "columns_never_seen": parts.columns_never_seen,
         "columns_always_alone": parts.columns_always_alone,
-        "coherence": found.evenness.coherence,
-        "effective_columns": round(found.evenness.effective_columns),
-        "supported_rank": found.supported_rank,
-        **{f"rank_{one.rank}": _support(one) for one in found.ranks},
+        "coherence": answer.evenness.coherence,
+        "effective_columns": round(answer.evenness.effective_columns),
+        "supported_rank": answer.supported_rank,
+        **{f"rank_{support.rank}": _support(support) for support in answer.ranks},
     }
 
 
-def _spread(counts: Counts) -> str:
+def _distribution(counts: Counts) -> str:
     return (
         f"{counts.least:,} to {counts.most:,}, median {counts.median:,g}, mean {counts.mean:.4g}, "
         f"nine in ten at most {counts.ninety_percent:,g}"
     )
 
 
-def _support(one: RankSupport) -> str:
-    said = f"strength {one.strength:.3g}, "
-    if one.rows_needed is None:
-        said += "not supported"
-    elif one.supported:
-        said += f"supported; about {one.rows_needed:,} rows would do"
+def _support(support: RankSupport) -> str:
+    verdict = f"strength {support.strength:.3g}, "
+    if support.rows_needed is None:
+        verdict += "not supported"
+    elif support.supported:
+        verdict += f"supported; about {support.rows_needed:,} rows would do"
     else:
-        said += f"not supported; about {one.rows_needed:,} rows or more"
-    return said if one.paper_rows is None else f"{said}; paper's bound {one.paper_rows:,.0f}"
+        verdict += f"not supported; about {support.rows_needed:,} rows or more"
+    return verdict if support.paper_rows is None else f"{verdict}; paper's bound {support.paper_rows:,.0f}"

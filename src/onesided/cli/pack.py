@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 import click
 
-from onesided.cli.console import EXISTING_FILE, bar, json_option, print_result, table_options
+from onesided.cli.console import bar, print_result
+from onesided.cli.options import EXISTING_FILE, json_option, taking
+from onesided.cli.reading import ReadingOptions
 
 
 @click.command()
@@ -22,9 +23,9 @@ from onesided.cli.console import EXISTING_FILE, bar, json_option, print_result, 
     show_default=True,
     help="Memory for the sort; the rest of the work takes some 200 MB more.",
 )
-@table_options
+@taking("reading", ReadingOptions)
 @json_option
-def pack(tables: tuple[str, ...], output: str, memory: int, as_json: bool, **reading: Any) -> None:
+def pack(tables: tuple[str, ...], output: str, memory: int, reading: ReadingOptions, as_json: bool) -> None:
     """Pack tables larger than memory into one panel on the disk.
 
     TABLES are as for fit; their lines may come in any order, and a row id in several tables is one row. The panel
@@ -41,5 +42,6 @@ def pack(tables: tuple[str, ...], output: str, memory: int, as_json: bool, **rea
     """
     from onesided.panels.packed.sort import pack as pack_tables
 
-    packed = pack_tables(tables, output, memory=memory, progress=bar, note=partial(click.echo, err=True), **reading)
+    note = partial(click.echo, err=True)
+    packed = pack_tables(tables, output, memory=memory, progress=bar, note=note, **asdict(reading))
     print_result({"panel": output} | asdict(packed), as_json)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from onesided.cli.console import json_option, print_result
-from onesided.cli.privacy_options import made_plan, mechanism_option, plan_options
+from onesided.cli.console import print_result
+from onesided.cli.options import json_option, taking
+from onesided.cli.privacy_options import PrivacyOptions
 
 if TYPE_CHECKING:
     from onesided.privacy.forecast import Forecast
 
 
 @click.command()
-@plan_options
-@mechanism_option
+@taking("privacy", PrivacyOptions)
 @click.option("--rows", type=click.IntRange(min=2), required=True, help="How many people there are, roughly.")
 @click.option("--columns", type=click.IntRange(min=2), required=True, help="How many columns there are.")
 @click.option("--rank", type=click.IntRange(min=1), default=5, show_default=True, help="Dimensions of the row space.")
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
     "--entries", type=click.FloatRange(min=2), help="How many entries a row has on average; --max-entries if not said."
 )
 @json_option
-def privacy(
-    mechanism: str | None, rows: int, columns: int, rank: int, entries: float | None, as_json: bool, **plan: Any
-) -> None:
+def privacy(privacy: PrivacyOptions, rows: int, columns: int, rank: int, entries: float | None, as_json: bool) -> None:
     """Tell what a private fit would cost, before any data is read.
 
     A promise of ε and δ to everybody behind a row is kept by noise. This tells how much noise that is, what it is spent
@@ -41,30 +40,31 @@ def privacy(
     from onesided.privacy.forecast import SPENT, forecast
     from onesided.privacy.plan import MECHANISMS
 
-    if plan["epsilon"] is None or plan["delta"] is None:
+    if privacy.epsilon is None or privacy.delta is None:
         raise click.UsageError("a plan needs --epsilon and --delta")
     result: dict[str, Any] = {}
-    for one in [mechanism] if mechanism else MECHANISMS:
-        if one == "local" and not mechanism:
-            plan["neighbours"] = None  # it has its own
-        made = made_plan(one, **plan)
-        assert made is not None
-        if one == "central" and columns > MOST_COLUMNS and not mechanism:
-            result[one] = None if as_json else f"  not for more than {MOST_COLUMNS:,} columns"
+    for mechanism in [privacy.mechanism] if privacy.mechanism else MECHANISMS:
+        compared = replace(privacy, mechanism=mechanism)
+        if mechanism == "local" and not privacy.mechanism:
+            compared = replace(compared, neighbours=None)  # it has its own
+        plan = compared.plan()
+        assert plan is not None
+        if mechanism == "central" and columns > MOST_COLUMNS and not privacy.mechanism:
+            result[mechanism] = None if as_json else f"  not for more than {MOST_COLUMNS:,} columns"
             continue
-        found = forecast(made, rows, columns, rank=rank, entries=entries)
-        told: dict[str, Any] = {
-            "mu": found.mu,
-            "noise": found.noise,
-            "noise_on": found.noise_on,
-            "mean_noise": found.mean_noise,
-            "covariance_noise": found.covariance_noise,
-            "useful_from_rows": found.useful_from,
-        }
+        cost = forecast(plan, rows, columns, rank=rank, entries=entries)
         if as_json:
-            result[one] = told | {"spent_on": SPENT[made.mechanism]}
+            result[mechanism] = {
+                "mu": cost.mu,
+                "noise": cost.noise,
+                "noise_on": cost.noise_on,
+                "mean_noise": cost.mean_noise,
+                "covariance_noise": cost.covariance_noise,
+                "useful_from_rows": cost.useful_from,
+                "spent_on": SPENT[plan.mechanism],
+            }
         else:
-            result[one] = _in_words(found, SPENT[made.mechanism], made.epsilon, made.most)
+            result[mechanism] = _in_words(cost, SPENT[plan.mechanism], plan.epsilon, plan.most)
     if as_json:
         print_result(result, as_json)
         return
@@ -72,15 +72,15 @@ def privacy(
         click.echo(f"{name}\n{words}\n")
 
 
-def _in_words(found: Forecast, shares: dict[str, float], epsilon: float, entries: int) -> str:
+def _in_words(cost: Forecast, shares: dict[str, float], epsilon: float, entries: int) -> str:
     spent = ", ".join(f"{what} {share:.0%}" for what, share in shares.items())
     lines = [
-        f"  μ = {found.mu:.3g}, spent on {spent}",
-        f"  noise on {found.noise_on}: {found.noise:.3g}; on the mean of a column: {found.mean_noise:.3g}",
-        f"  covariances: off by {found.covariance_noise:.2g} times a typical one, from noise alone",
+        f"  μ = {cost.mu:.3g}, spent on {spent}",
+        f"  noise on {cost.noise_on}: {cost.noise:.3g}; on the mean of a column: {cost.mean_noise:.3g}",
+        f"  covariances: off by {cost.covariance_noise:.2g} times a typical one, from noise alone",
     ]
-    fewest = f"from about {found.useful_from:,} rows" if found.useful_from else "with no number of rows"
-    if found.useful:
+    fewest = f"from about {cost.useful_from:,} rows" if cost.useful_from else "with no number of rows"
+    if cost.useful:
         lines.append(f"  useful: noise is at most half a covariance {fewest}")
     else:
         lines.append(

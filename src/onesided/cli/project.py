@@ -6,17 +6,19 @@ from typing import Any
 
 import click
 
-from onesided.cli.console import EXISTING_FILE, json_option, print_result, read_panel, table_options
+from onesided.cli.console import print_result
 from onesided.cli.impute import ENDINGS, align, all_values, write_values
+from onesided.cli.options import EXISTING_FILE, json_option, taking
+from onesided.cli.reading import ReadingOptions, read_panel
 
 
 @click.command()
 @click.argument("space", type=EXISTING_FILE)
 @click.argument("entries", metavar="ROW", type=EXISTING_FILE)
 @click.option("-o", "--output", type=click.Path(), help="Where to write the row filled in: .csv, .tsv or .parquet.")
-@table_options
+@taking("reading", ReadingOptions)
 @json_option
-def project(space: str, entries: str, output: str | None, as_json: bool, **reading: Any) -> None:
+def project(space: str, entries: str, output: str | None, reading: ReadingOptions, as_json: bool) -> None:
     """Place your own ROW in a published SPACE: nothing is sent.
 
     SPACE is a model file, as whoever collected the data has published it. ROW is a table with what you know of
@@ -35,14 +37,14 @@ def project(space: str, entries: str, output: str | None, as_json: bool, **readi
     if output is not None:
         check_output(output, ENDINGS, inputs=[space, entries])
     model = OneSidedCompletion.load(space)
-    panel, _ = read_panel(entries, **reading)
+    panel, _ = read_panel(entries, reading)
     rows = align(panel, model.column_ids_, "drop")
     coordinates = model.transform(rows)
     result: dict[str, Any] = {
-        "rows": [str(one) for one in rows.row_ids.tolist()],
+        "rows": [str(row) for row in rows.row_ids.tolist()],
         "entries_used": rows.n_entries,
         "entries_unknown": panel.n_entries - rows.n_entries,
-        "coordinates": [[float(one) for one in line] for line in coordinates],
+        "coordinates": [[float(row) for row in line] for line in coordinates],
     }
     if output is not None:
         write_values(output, rows, rows.n_rows * rows.n_columns, all_values(model, rows))
@@ -51,4 +53,4 @@ def project(space: str, entries: str, output: str | None, as_json: bool, **readi
         print_result(result, as_json)
         return
     placed = zip(result.pop("rows"), result.pop("coordinates"), strict=True)
-    print_result({f"coordinates of {one}": line for one, line in placed} | result, as_json)
+    print_result({f"coordinates of {row}": line for row, line in placed} | result, as_json)

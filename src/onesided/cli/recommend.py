@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onesided.cli.column_names import labelled, named, names_option, print_table
-from onesided.cli.console import EXISTING_FILE, TABLE_OR_PANEL, json_option, print_result, read_panel, table_options
+from onesided.cli.column_names import labelled, names_of, names_option, print_table
+from onesided.cli.console import print_result
 from onesided.cli.impute import align
+from onesided.cli.options import EXISTING_FILE, TABLE_OR_PANEL, json_option, taking
+from onesided.cli.reading import ReadingOptions, read_panel
 from onesided.errors import InputError, examples
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     help="When the row has entries in columns that are not in the model: refuse them, or drop them.",
 )
 @names_option
-@table_options
+@taking("reading", ReadingOptions)
 @json_option
 def recommend(
     model: str,
@@ -39,8 +41,8 @@ def recommend(
     number: int,
     unknown: Any,
     names_table: str | None,
+    reading: ReadingOptions,
     as_json: bool,
-    **reading: Any,
 ) -> None:
     """List the best columns among those a row does not have yet.
 
@@ -56,29 +58,29 @@ def recommend(
     from onesided.estimators.completion import OneSidedCompletion
 
     fitted = OneSidedCompletion.load(model)
-    names = named(fitted, names_table)
+    names = names_of(fitted, names_table)
     panel = _panel(fitted, model, table, unknown, reading)
     row = _row(panel, row_id, table or model)
-    found = fitted.recommend(row, number)[0]
-    places = {one: place for place, one in enumerate(fitted.column_ids_.tolist())}
-    own: Any = row.row_ids[:1].tolist()[0]
-    row_name = str(own)
+    best = fitted.recommend(row, number)[0]
+    positions = {column_id: position for position, column_id in enumerate(fitted.column_ids_.tolist())}
+    row_name: Any = row.row_ids[:1].tolist()[0]
     if as_json:
-        best = [
-            labelled(names, places[one.id]) | {"value": one.value, "standard_deviation": one.standard_deviation}
-            for one in found
+        recommended = [
+            labelled(names, positions[column.id])
+            | {"value": column.value, "standard_deviation": column.standard_deviation}
+            for column in best
         ]
-        print_result({"row": own, "entries": row.n_entries, "recommended": best}, as_json)
+        print_result({"row": row_name, "entries": row.n_entries, "recommended": recommended}, as_json)
         return
     if not fitted.factor_.any():
         click.echo("The model has no factor: every row is recommended the columns of the highest means.", err=True)
-    if not found:
-        click.echo(f"There is nothing to recommend to {row_name}: no column that it has not is linked to one it has.")
+    if not best:
+        click.echo(f"There is nothing to recommend to {row_name}: no unseen column is linked to this row's entries.")
         return
-    places_shown = _decimals(min(one.standard_deviation for one in found))
+    decimals = _decimals(min(column.standard_deviation for column in best))
     lines = [
-        (names[places[one.id]], *(f"{number:.{places_shown}f}" for number in (one.value, one.standard_deviation)))
-        for one in found
+        (names[positions[column.id]], *(f"{value:.{decimals}f}" for value in (column.value, column.standard_deviation)))
+        for column in best
     ]
     print_table((f"for {row_name}", "value", "standard deviation"), lines)
 
@@ -88,10 +90,10 @@ def _decimals(deviation: float) -> int:
     return min(max(1 - floor(log10(deviation)), 0), 12) if deviation > 0 else 3
 
 
-def _panel(model: OneSidedCompletion, path: str, table: str | None, unknown: Any, reading: dict[str, Any]) -> Panel:
+def _panel(model: OneSidedCompletion, path: str, table: str | None, unknown: Any, reading: ReadingOptions) -> Panel:
     """The rows to choose from, over the model's columns."""
     if table is not None:
-        return align(read_panel(table, **reading)[0], model.column_ids_, unknown)
+        return align(read_panel(table, reading)[0], model.column_ids_, unknown)
     if model.second_moment_.panel is None:
         raise InputError(f"{path} holds no rows: name a table with those to recommend for")
     return model.second_moment_.panel
@@ -105,7 +107,7 @@ def _row(panel: Panel, row_id: str | None, where: str) -> Panel:
                 f"{where} has {panel.n_rows:,} rows; say which with --row-id, for example {panel.row_ids[0]}"
             )
         return panel
-    ids = [str(one) for one in panel.row_ids.tolist()]
+    ids = [str(value) for value in panel.row_ids.tolist()]
     if row_id not in ids:
         raise InputError(f"{where} has no row {row_id!r}; its rows are such as {examples(panel.row_ids)}")
     return panel.take_rows([ids.index(row_id)])

@@ -15,20 +15,13 @@ options on how to read a table, without a table        --row is about the table 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from onesided.cli.column_names import named, names_option
-from onesided.cli.console import (
-    EXISTING_FILE,
-    TABLE_OR_PANEL,
-    bar,
-    json_option,
-    print_result,
-    read_panel,
-    table_options,
-)
+from onesided.cli.column_names import names_of, names_option
+from onesided.cli.console import bar, print_result
+from onesided.cli.options import EXISTING_FILE, TABLE_OR_PANEL, json_option, taking
+from onesided.cli.reading import ReadingOptions, read_panel
 from onesided.errors import InputError
 
 ENDINGS = (".html", ".htm")
@@ -51,10 +44,16 @@ ENDINGS = (".html", ".htm")
 )
 @names_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all that is random.")
-@table_options
+@taking("reading", ReadingOptions)
 @json_option
 def report(
-    model: str, output: str, panel: str | None, names_table: str | None, seed: int, as_json: bool, **reading: Any
+    model: str,
+    output: str,
+    panel: str | None,
+    names_table: str | None,
+    seed: int,
+    reading: ReadingOptions,
+    as_json: bool,
 ) -> None:
     """Write a page on MODEL: what was found, how good it is.
 
@@ -71,24 +70,22 @@ def report(
     from onesided.report.report import Report
     from onesided.storage.atomic import check_output
 
-    check_output(output, ENDINGS, inputs=[one for one in (model, panel, names_table) if one])
-    asked = [name for name, one in reading.items() if one not in (None, "refuse")]
-    if panel is None and asked:
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in asked)
+    check_output(output, ENDINGS, inputs=[path for path in (model, panel, names_table) if path])
+    if panel is None and reading.given:
         raise InputError(
-            f"{options} is about the table of --panel, which was not given; name it, or leave {options} out"
+            f"{reading.given} is about the table of --panel, which was not given; name it, or leave {reading.given} out"
         )
     fitted = OneSidedCompletion.load(model)
-    names = named(fitted, names_table)
-    rows = None if panel is None else read_panel(panel, **reading)[0]
+    names = names_of(fitted, names_table)
+    rows = None if panel is None else read_panel(panel, reading)[0]
     if rows is None and fitted.second_moment_.panel is None and fitted.privacy_ is None:
         click.echo(f"{model} holds no rows: name them with --panel, and the page says how good the model is.", err=True)
-    with bar("Provenance the report") as progress:
-        made = Report.of(fitted, rows, names, title=Path(model).stem, seed=seed, progress=progress)
-        made.write(output)
+    with bar("Making the report") as progress:
+        page = Report.of(fitted, rows, names, title=Path(model).stem, seed=seed, progress=progress)
+        page.write(output)
         progress(100, 100)
     if as_json:
-        print_result({"output": output, **made.to_dict()}, as_json)
+        print_result({"output": output, **page.to_dict()}, as_json)
         return
-    short = {"observed": made.observed.in_short, "found": made.found.in_short, "quality": made.quality.in_short}
-    print_result({"output": output} | {name: one for name, one in short.items() if one}, as_json)
+    short = {section.anchor: section.in_short for section in page.sections if section.in_short}
+    print_result({"output": output} | short, as_json)

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from onesided.cli.console import bar, json_option, print_result
+from onesided.cli.console import bar, print_result
+from onesided.cli.options import json_option
 
 
 @click.command()
@@ -58,23 +59,23 @@ def reproduce(
         return
     if not names:
         raise click.UsageError("name a table or figure, or all; --list names them")
-    chosen = [experiment(name) for name in (NAMES if "all" in names else names)]
+    experiments = [experiment(name) for name in (NAMES if "all" in names else names)]
     panels, folder = Panels(data), Path(output or ("results/quick" if quick else "results"))
-    failed, told = [], {}
-    for one in chosen:
+    failed, records = [], {}
+    for chosen in experiments:
         try:
-            with bar(one.name) as report:
-                record = run(one, folder, panels, quick=quick, progress=report)
-            told[one.name] = {name: record[name] for name in ("title", "seconds", "expectations", "verdict")}
+            with bar(chosen.name) as report:
+                record = run(chosen, folder, panels, quick=quick, progress=report)
+            records[chosen.name] = {name: record[name] for name in ("title", "seconds", "expectations", "verdict")}
             if not as_json:
                 _print(record, folder)
         except InputError as error:
-            if len(chosen) == 1:
+            if len(experiments) == 1:
                 raise
-            failed.append(one.name)
-            click.echo(f"{one.name}: {error}\n", err=True)
+            failed.append(chosen.name)
+            click.echo(f"{chosen.name}: {error}\n", err=True)
     if as_json:
-        print_result(told, as_json)
+        print_result(records, as_json)
     if failed:
         raise click.ClickException(f"could not be run: {', '.join(failed)}")
 
@@ -82,8 +83,10 @@ def reproduce(
 def _print(record: dict[str, Any], folder: Path) -> None:
     click.echo(f"{record['title']} ({record['seconds']:.0f} s)")
     click.echo((folder / f"{record['experiment']}.md").read_text(encoding="utf-8"))
-    for one in record["expectations"]:
-        click.echo(f"{'holds' if one['holds'] else 'does not hold'}: {one['claim']}: {one['found']}")
+    for expectation in record["expectations"]:
+        click.echo(
+            f"{'holds' if expectation['holds'] else 'does not hold'}: {expectation['claim']}: {expectation['found']}"
+        )
     click.echo(f"{record['verdict']}\n")
     if find_spec("matplotlib") is None:
         click.echo("Pictures need matplotlib: pip install 'onesided[report]'", err=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from onesided.cli.column_names import labelled, named, names_option, print_table
-from onesided.cli.console import EXISTING_FILE, json_option, print_result
+from onesided.cli.column_names import labelled, names_of, names_option, print_table
+from onesided.cli.console import print_result
+from onesided.cli.options import EXISTING_FILE, json_option
 
 
 @click.command()
@@ -31,32 +32,32 @@ def similar(model: str, column: str, number: int, names_table: str | None, as_js
     from onesided.estimators.completion import OneSidedCompletion
 
     fitted = OneSidedCompletion.load(model)
-    names = named(fitted, names_table)
+    names = names_of(fitted, names_table)
     position = names.find(column)
-    places = {one: place for place, one in enumerate(fitted.column_ids_.tolist())}
-    found = fitted.similar(fitted.column_ids_[position], number)
+    positions = {column_id: k for k, column_id in enumerate(fitted.column_ids_.tolist())}
+    nearest = fitted.similar(fitted.column_ids_[position], number)
     if as_json:
-        nearest = [
-            labelled(names, places[one.id])
-            | {"correlation": one.correlation, "standard_error": one.standard_error, "rows": one.count}
-            for one in found
+        listed = [
+            labelled(names, positions[column.id])
+            | {"correlation": column.correlation, "standard_error": column.standard_error, "rows": column.count}
+            for column in nearest
         ]
-        print_result(labelled(names, position) | {"factor": bool(fitted.factor_.any()), "similar": nearest}, as_json)
+        print_result(labelled(names, position) | {"factor": bool(fitted.factor_.any()), "similar": listed}, as_json)
         return
     if not fitted.factor_.any():
         click.echo("The model has no factor: beyond means and row effects no two columns go together.", err=True)
         return
-    if not found:
+    if not nearest:
         click.echo(f"No column is linked to {names[position]} by a chain of rows: there is nothing to compare it with.")
         return
     lines = [
         (
-            names[places[one.id]],
-            f"{one.correlation:.3f}",
-            "–" if one.standard_error is None else f"{one.standard_error:.3f}",
-            "–" if one.count is None else f"{one.count:,.0f}",
+            names[positions[column.id]],
+            f"{column.correlation:.3f}",
+            "–" if column.standard_error is None else f"{column.standard_error:.3f}",
+            "–" if column.count is None else f"{column.count:,.0f}",
         )
-        for one in found
+        for column in nearest
     ]
     print_table((names[position], "correlation", "standard error", "rows"), lines)
     if fitted.second_moment_.panel is None:

@@ -115,6 +115,14 @@ class RowSpace:
         return np.column_stack([np.full(len(self.factor), np.sqrt(self.row_variance)), self.factor])
 
     @property
+    def spread_traces(self) -> Array:
+        """tr V_j of each column, over x_j alone; zero where columns are taken as known."""
+        if self.spread is None:
+            return np.zeros(self.n_columns)
+        on_diagonal = [a * (a + 1) // 2 + a for a in range(1 + self.n_common, 1 + self.n_common + self.rank)]
+        return np.asarray(self.spread[:, on_diagonal].sum(axis=1))
+
+    @property
     def blended_mean(self) -> Array:
         """The means of T: the model's, blended with the measured ones."""
         measured = self.known_of_columns

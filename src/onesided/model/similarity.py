@@ -90,11 +90,7 @@ def correlations(space: RowSpace, column: int) -> Array:
 
 def deviations(space: RowSpace) -> Array:
     """s of every column."""
-    variance = np.sum(space.factor**2, axis=1) + space.noise_variance
-    if space.spread is not None:
-        k = space.loadings.shape[1] + 1
-        own = np.array([a * (a + 1) // 2 + a for a in range(1 + space.n_common, k)], dtype=np.int64)
-        variance = variance + space.spread[:, own].sum(axis=1)
+    variance = np.sum(space.factor**2, axis=1) + space.noise_variance + space.spread_traces
     return np.asarray(np.sqrt(variance))
 
 

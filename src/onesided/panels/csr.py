@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from onesided.errors import InputError, check_choice, counted, shown
+from onesided.errors import EXPECTED, InputError, check_choice, counted, shown
 from onesided.kernels import cpu
 from onesided.panels.ids import Coded
 
@@ -151,8 +151,9 @@ def compress(
         if non_finite == "refuse":
             k = int(np.argmin(finite))
             raise InputError(
-                f"{_non_finite(values, where)} (first at {place(row[k], column[k])}); "
-                'drop them or pass non_finite="drop"'
+                f"{_non_finite(values, where)} (first at {place(row[k], column[k])}); drop them or pass {EXPECTED}",
+                option="non_finite",
+                expected=["drop"],
             )
         row, column, values = row[finite], column[finite], values[finite]
     _check_magnitude(values, where)
@@ -175,7 +176,9 @@ def compress(
             raise InputError(
                 f"{counted(len(repeats), 'entry repeats', 'entries repeat')} an earlier (row, column) pair, "
                 f"for example {place(_row_of(indptr, k), column[k])} with values {values[k - 1]:g} and {values[k]:g}; "
-                'say how to merge them: duplicates="mean", "sum" or "last"'
+                f"say how to merge them: {EXPECTED}",
+                option="duplicates",
+                expected=["mean", "sum", "last"],
             )
         indptr = indptr - np.searchsorted(repeats, indptr)
         first = np.ones(len(column), dtype=bool)

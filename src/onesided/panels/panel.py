@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from onesided.errors import InputError, check_choice, counted, examples
+from onesided.errors import EXPECTED, InputError, check_choice, counted, examples
 from onesided.kernels import cpu
 from onesided.panels.convert import column_names, encode_entries, sparse_entries, table_columns, wide_table
 from onesided.panels.csr import (
@@ -461,7 +461,9 @@ class Panel:
             strangers = self.column_ids[~known]
             raise InputError(
                 f"{counted(len(strangers), 'column id')} unknown to the model: {examples(strangers)}; "
-                'pass unknown="drop" to leave their entries out'
+                f"pass {EXPECTED} to leave their entries out",
+                option="unknown",
+                expected=["drop"],
             )
         columns = position[self.columns]
         kept = columns >= 0

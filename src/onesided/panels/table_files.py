@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.errors import InputError, counted
+from onesided.errors import EXPECTED, InputError, counted
 from onesided.kernels.integers import read_integers
 
 if TYPE_CHECKING:
@@ -188,7 +188,9 @@ def choose_columns(path: Path, found: list[str], asked: _Asked) -> list[str]:
             listed = ", ".join(map(repr, found[:30])) + (", ..." if len(found) > 30 else "")
             raise InputError(
                 f"{len(fitting) or 'no'} columns of {path} are {fits}, expected one; the file has {listed}. "
-                f"Say which one is the {role} with {role}="
+                f"Say which one is the {role} with {EXPECTED}",
+                option=role,
+                found=name,
             )
         chosen += fitting
     if len(set(chosen)) < len(chosen):
@@ -292,7 +294,7 @@ def _text_blocks(path: Path, layout: _Layout, progress: Progress | None) -> Iter
                 if progress:
                     progress(raw.tell(), size)
     except pa.ArrowInvalid as error:
-        raise InputError(_explain(path, layout.names, str(error))) from error
+        raise _explain(path, layout.names, str(error)) from error
     if not lines:
         raise InputError(f"{path} holds no entries, only a header")
     if progress:
@@ -370,7 +372,7 @@ def _first_line(path: Path) -> tuple[Any, list[str]]:
     try:
         text = line.decode()
     except UnicodeDecodeError:
-        raise InputError(_explain(path, [], "Row #1: invalid UTF8")) from None
+        raise _explain(path, [], "Row #1: invalid UTF8") from None
     separator = next((each for each in _SEPARATORS if each in text), None)
     if separator is None:
         raise InputError(f"line 1 of {path} is {text[:80]!r}; expected fields between '::', tab, ';' or ','")
@@ -451,31 +453,32 @@ class _Narrowed(io.RawIOBase):
         return text.replace(b"::", _NARROW.encode())
 
 
-def _explain(path: Path, names: list[str], failure: str) -> str:
+def _explain(path: Path, names: list[str], failure: str) -> InputError:
     """What pyarrow's words about a text file mean to whoever has the file."""
     row = re.search(r"Row #(\d+)", failure)
     where = f"line {row[1]} of {path}" if row else str(path)
     if found := re.search(r"error to double: invalid value '(.*)'", failure, re.DOTALL):
-        return (
+        return InputError(
             f"{where} has {found[1]!r} in column {names[-1]!r}; expected a number such as 3.5. "
-            "Correct or remove the line, or name another column with value="
+            f"Correct or remove the line, or name another column with {EXPECTED}",
+            option="value",
         )
     if found := re.search(r"Expected (\d+) columns, got (\d+): (.*)", failure, re.DOTALL):
         text = found[3].replace(_NARROW, "::")[:80]
-        return (
+        return InputError(
             f"{where} has {found[2]} fields where the first line has {found[1]}: {text!r}. "
             "Correct or remove the line; a field with the separator in it must be quoted"
         )
     if "Empty CSV" in failure:
-        return f"{path} holds no entries"
+        return InputError(f"{path} holds no entries")
     if "invalid UTF8" in failure:
         name = shlex.quote(str(path))
         unpack = {".gz": f"gzip -dc {name} | ", ".xz": f"xz -dc {name} | "}.get(path.suffix.lower(), "")
         convert = f"{unpack}iconv -f latin1 -t utf8" + ("" if unpack else f" {name}")
-        return f"{where} is not UTF-8; convert it, for example with: {convert} > utf8.txt"
+        return InputError(f"{where} is not UTF-8; convert it, for example with: {convert} > utf8.txt")
     if "straddl" in failure:
-        return f"{path} has a line of more than {_BLOCK_BYTES} bytes, or a quote that is not closed"
-    return f"{path} cannot be read as a table with one entry per line: {failure}"
+        return InputError(f"{path} has a line of more than {_BLOCK_BYTES} bytes, or a quote that is not closed")
+    return InputError(f"{path} cannot be read as a table with one entry per line: {failure}")
 
 
 def _settle_ids(block: pa.RecordBatch) -> pa.RecordBatch:

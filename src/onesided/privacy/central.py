@@ -37,7 +37,7 @@ import numpy.typing as npt
 from scipy.sparse.linalg import aslinearoperator
 
 from onesided.engines.threads import single_blas_thread
-from onesided.errors import InputError
+from onesided.errors import EXPECTED, InputError
 from onesided.fitting.setting import Center, Fit
 from onesided.fitting.solvers.lbfgs import lbfgs
 from onesided.fitting.solvers.result import Progress, SolveResult
@@ -63,7 +63,10 @@ def check_columns(n_columns: int) -> None:
     if n_columns > MOST_COLUMNS:
         raise InputError(
             f"the central mechanism noises every pair of columns, and {n_columns:,} columns have "
-            f'{n_columns * (n_columns + 1) // 2:,}; it takes at most {MOST_COLUMNS:,} columns: use mechanism="gradient"'
+            f"{n_columns * (n_columns + 1) // 2:,}; it takes at most {MOST_COLUMNS:,} columns: use {EXPECTED}",
+            option="mechanism",
+            found="central",
+            expected=["gradient"],
         )
 
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from onesided.errors import InputError
+from onesided.errors import FOUND, InputError
 from onesided.fitting.fit import Options, Outcome, fit
 from onesided.fitting.setting import Setting, check_fittable, check_rank
 from onesided.fitting.solvers.result import Progress
@@ -53,11 +53,17 @@ def _affordable(options: Options, n_columns: int) -> Setting:
     """The setting given, where nothing is asked for that the budget does not pay."""
     if options.rank == "auto":
         raise InputError(
-            'rank="auto" tries many ranks on the same rows, which no part of the budget pays for: give a rank, '
-            "chosen on other data or by what is known of the subject"
+            f"{FOUND} tries many ranks on the same rows, which no part of the budget pays for: give a rank, "
+            "chosen on other data or by what is known of the subject",
+            option="rank",
+            found="auto",
         )
     if options.center == "none":
-        raise InputError('center="none" is not for a private fit, which counts from the middle of the bounds')
+        raise InputError(
+            f"{FOUND} is not for a private fit, which counts from the middle of the bounds",
+            option="center",
+            found="none",
+        )
     free = {"refine": ("auto", "none"), "diagonal": ("auto", "free"), "blend": ("auto", None)}
     for name, costless in free.items():
         given = getattr(options, name)

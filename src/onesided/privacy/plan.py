@@ -31,7 +31,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from onesided.errors import InputError, check_choice, counted, examples
+from onesided.errors import EXPECTED, InputError, check_choice, counted, examples
 from onesided.panels.ids import as_ids, find_ids, id_kind
 from onesided.panels.panel import Panel
 from onesided.privacy.accounting import DELTAS, EPSILONS, gaussian_mu
@@ -161,7 +161,9 @@ class Privacy:
         if self.delta >= 1 / n and not self.any_delta:
             raise InputError(
                 f"delta={self.delta:g} with {counted(n, 'row')}: at 1/{n:,} or more, publishing one row whole would "
-                "be allowed; choose a smaller δ, or pass any_delta=True"
+                f"be allowed; choose a smaller δ, or pass {EXPECTED}",
+                option="any_delta",
+                expected=[True],
             )
         if n >= MOST_ROWS:
             raise InputError(f"{n:,} rows: sums are exact below {MOST_ROWS:,}; fit to fewer, drawn at random")
@@ -180,7 +182,9 @@ class Privacy:
         if outside and not self.clip_values:
             raise InputError(
                 f"{counted(outside, 'value lies', 'values lie')} outside the bounds {low:g} to {high:g}; give bounds "
-                "that hold for all, or pass clip_values=True to move such values to the nearer bound"
+                f"that hold for all, or pass {EXPECTED} to move such values to the nearer bound",
+                option="clip_values",
+                expected=[True],
             )
         return panel
 
@@ -189,7 +193,9 @@ class Privacy:
             if panel.has_column_ids and self.mechanism != "local":
                 raise InputError(
                     "which columns occur was learnt from the rows, and a column that one row alone has would show it; "
-                    'list all columns in advance as columns=[…], or pass columns="public" if that is no secret'
+                    f"list all columns in advance as {EXPECTED}, or pass {EXPECTED} if that is no secret",
+                    option="columns",
+                    expected=[list, "public"],
                 )
             return panel
         if isinstance(self.columns, str):

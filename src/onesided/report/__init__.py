@@ -1,4 +1,10 @@
-"""Pictures, and one self-contained page about a model."""
+"""One self-contained page about a fitted model, and the picture of the demonstration.
+
+A section of the page is a frozen value that a model and its panel make (``data``, ``row_space``, ``quality``,
+``provenance``); ``page``, ``svg``, ``style`` and ``formatting`` turn what it knows into HTML and pictures. Nothing is
+fitted here but to check a model on held-out rows, and nothing is read from files: that is the command line's. The room
+may import from all rooms but ``cli``.
+"""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class SpectrumBands:
         reason = _hindrance(model, panel, components, earned)
         if reason or panel is None:
             return cls(why_not=f"Bands are left out: {reason}.")
-        found = bootstrap(
+        replicates = bootstrap(
             panel,
             rank=components,
             center=model.center_,
@@ -92,18 +92,18 @@ class SpectrumBands:
             rng=seed,
             progress=progress,
         )
-        if found.unsettled > MOST_UNSETTLED * (REPLICATES + 1):
+        if replicates.unsettled > MOST_UNSETTLED * (REPLICATES + 1):
             return cls(
-                why_not=f"Bands are left out: {found.unsettled} of {REPLICATES + 1} fits to resampled rows did not "
-                "settle."
+                why_not=f"Bands are left out: {replicates.unsettled} of {REPLICATES + 1} fits to resampled rows did "
+                "not settle."
             )
-        firm = int(np.count_nonzero(found.angles(LEVEL).upper < FIRM))
+        firm = int(np.count_nonzero(replicates.angles(LEVEL).upper < FIRM))
         if firm == 0:
             return cls(
                 why_not="Bands are left out: resampled rows turn even the firmest direction by more than 0.4 radians, "
                 "and no band could be relied on."
             )
-        return cls(found.eigenvalues(LEVEL), firm)
+        return cls(replicates.eigenvalues(LEVEL), firm)
 
 
 def rows_of_a_pair(panel: Panel) -> float:
@@ -122,11 +122,11 @@ def beat_rank_zero(selection: Selection | None) -> bool | None:
 
     The standard error is that of the difference between rank 0 and the best.
     """
-    zero = [] if selection is None else [one for one in selection.trials if one.rank == 0]
+    zero = [] if selection is None else [trial for trial in selection.trials if trial.rank == 0]
     if selection is None or not zero:
         return None
-    chosen = next(one for one in selection.trials if one.chosen)
-    return all(chosen.score - one.score > EARNED * one.standard_error for one in zero)
+    chosen = next(trial for trial in selection.trials if trial.chosen)
+    return all(chosen.score - trial.score > EARNED * trial.standard_error for trial in zero)
 
 
 def _hindrance(model: OneSidedCompletion, panel: Panel | None, components: int, earned: bool | None) -> str:

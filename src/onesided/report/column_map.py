@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.column_names import Names
+from onesided.column_names import ColumnNames
 from onesided.errors import counted
 from onesided.report.components import Components
 from onesided.report.formatting import mentioned, width
-from onesided.report.page import figure, pictures, sentence, text
+from onesided.report.page import figure, sentence, side_by_side, text
 from onesided.report.svg import FIRST, RULE, drawn, few_numbers, label_points
 
 Array = npt.NDArray[Any]
@@ -32,11 +32,11 @@ class ColumnMap:
 
     >>> from onesided import OneSidedCompletion
     >>> model = OneSidedCompletion(2, center="none", diagonal="free").fit(np.random.default_rng(0).normal(size=(50, 5)))
-    >>> ColumnMap.of(Components.of(model), Names(model.column_ids_, {})).shown.size
+    >>> ColumnMap.of(Components.of(model.row_space_), ColumnNames(model.column_ids_, {})).shown.size
     5
     """
 
-    names: Names
+    names: ColumnNames
     shown: Array  # positions of columns
     left_out: int
     points: Array
@@ -45,11 +45,11 @@ class ColumnMap:
     picture: str = ""
 
     @classmethod
-    def of(cls, found: Components, names: Names) -> ColumnMap:
+    def of(cls, components: Components, names: ColumnNames) -> ColumnMap:
         """Draw the map."""
-        shown = found.named[:POINTS]
-        points = found.factor[shown, :2]
-        if found.number < 2 or len(shown) == 0:
+        shown = components.named[:POINTS]
+        points = components.factor[shown, :2]
+        if components.number < 2 or len(shown) == 0:
             return cls(names, shown, 0, points)
         called = [names[int(j)] for j in shown]
         numbered = max(map(width, called)) > LONG
@@ -67,7 +67,7 @@ class ColumnMap:
             labelled.extend(int(shown[k]) for k in label_points(axis, points, None if numbered else called, LABELS))
 
         picture = drawn("map", draw, height=3.9)
-        return cls(names, shown, len(found.named) - len(shown), points, tuple(labelled), numbered, picture)
+        return cls(names, shown, len(components.named) - len(shown), points, tuple(labelled), numbered, picture)
 
     @property
     def _farthest(self) -> tuple[int, int]:
@@ -98,8 +98,8 @@ class ColumnMap:
             f"{right}, farthest up {up}.{left}",
         )
         if not self.numbered:
-            return pictures([drawn_map])
+            return side_by_side([drawn_map])
         lines = "".join(f"<li>{text(self.names[j])}</li>" for j in self.labelled)
-        return pictures(
+        return side_by_side(
             [drawn_map, f'<div><p class="caption">The numbers on the map</p><ol class="key">{lines}</ol></div>']
         )

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.column_names import Names
-from onesided.estimators.completion import OneSidedCompletion
+from onesided.column_names import ColumnNames
+from onesided.model.row_space import RowSpace
 from onesided.report.formatting import mentioned
 
 Array = npt.NDArray[Any]
@@ -39,8 +39,9 @@ class Component:
 class Components:
     """The components of a factor that matter.
 
+    >>> from onesided import OneSidedCompletion
     >>> model = OneSidedCompletion(1, center="none", diagonal="free").fit(np.outer([1.0, 2.0, -1.0], [1.0, -1.0, 3.0]))
-    >>> found = Components.of(model)
+    >>> found = Components.of(model.row_space_)
     >>> found.leading[0].high.size + found.leading[0].low.size
     3
     """
@@ -56,17 +57,17 @@ class Components:
     fewest: float  # rows that a column must have for that
 
     @classmethod
-    def of(cls, model: OneSidedCompletion) -> Components:
-        """Of a fitted model."""
-        factor, counts = np.asarray(model.factor_, dtype=np.float64), model.measured_.counts
+    def of(cls, space: RowSpace) -> Components:
+        """Of a fitted row space."""
+        factor, counts = np.asarray(space.factor, dtype=np.float64), space.known_of_columns.counts
         eigenvalues = np.sum(factor**2, axis=0)
         seen = counts > 0
-        noise = float(model.noise_variance_[seen].sum())
-        rows = float(model.row_variance_) * int(np.count_nonzero(seen))
-        spread = float(_spread(model)[seen].sum())
+        noise = float(space.noise_variance[seen].sum())
+        rows = float(space.row_variance) * int(np.count_nonzero(seen))
+        spread = float(space.spread_traces[seen].sum())
         total = noise + rows + spread + float(np.sum(factor[seen] ** 2))
         fewest = min(ENOUGH_ROWS, float(np.median(counts[seen]))) if seen.any() else 0.0
-        named = np.flatnonzero(seen & model.measured_.supported & (counts >= fewest))
+        named = np.flatnonzero(seen & space.known_of_columns.supported & (counts >= fewest))
         named = named[np.argsort(-counts[named], kind="stable")]
         matter = int(np.count_nonzero(eigenvalues > LEAST_SHARE * eigenvalues.sum()))
         leading = tuple(
@@ -91,26 +92,21 @@ class Components:
         """Of the variance, in all components together."""
         return float(self.eigenvalues.sum()) / self.variance if self.variance > 0 else 0.0
 
-    def to_dict(self, names: Names) -> list[dict[str, Any]]:
+    def to_dict(self, names: ColumnNames) -> list[dict[str, Any]]:
         """The components with their columns, as JSON takes them."""
 
         def end(k: int, positions: Array) -> list[dict[str, Any]]:
             return [mentioned(names, int(j)) | {"loading": float(self.factor[j, k])} for j in positions]
 
         return [
-            {"eigenvalue": one.eigenvalue, "share": one.share, "high": end(k, one.high), "low": end(k, one.low)}
-            for k, one in enumerate(self.leading)
+            {
+                "eigenvalue": component.eigenvalue,
+                "share": component.share,
+                "high": end(k, component.high),
+                "low": end(k, component.low),
+            }
+            for k, component in enumerate(self.leading)
         ]
-
-
-def _spread(model: OneSidedCompletion) -> Array:
-    """tr V_j of each column, V_j the model's own covariance of x_j; zero where it was not refined."""
-    d, rank = model.factor_.shape
-    if model.spread_ is None:
-        return np.zeros(d)
-    first = 1 + int(model.row_variance_ > 0)  # after the mean and, where there is one, the row effect
-    own = np.array([a * (a + 1) // 2 + a for a in range(first, first + rank)], dtype=np.int64)  # diagonals
-    return np.asarray(model.spread_[:, own].sum(axis=1, dtype=np.float64))
 
 
 def _end(loadings: Array, named: Array) -> Array:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from onesided.column_names import Names
+from onesided.column_names import ColumnNames
 from onesided.errors import counted
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.pairs.linkage import ALONE
@@ -20,7 +20,7 @@ from onesided.pairs.measured import Measured
 from onesided.pairs.size import pair_size
 from onesided.panels.panel import Panel
 from onesided.report.formatting import listed, mentioned, number, rows_and_columns, share
-from onesided.report.page import Section, defined, facts, figure, pictures, said, sentence, text
+from onesided.report.page import Section, bullets, definitions, facts, figure, sentence, side_by_side, text
 from onesided.report.svg import FIRST, drawn, plain_numbers, round_steps, whole_numbers
 
 Array = npt.NDArray[Any]
@@ -60,13 +60,13 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Observed(Section):
+class DataSection(Section):
     """What a panel holds, and which of its columns no row space has a place for.
 
     >>> from onesided import synthetic
     >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(200, 8, 1, rng=0), 3, rng=1)
     >>> model = OneSidedCompletion(1, center="columns", diagonal="free").fit(panel)
-    >>> found = Observed.of(model, panel, Names(model.column_ids_, {}))
+    >>> found = DataSection.of(model, panel, ColumnNames(model.column_ids_, {}))
     >>> found.entries, found.pairs.observed, found.unplaced.size
     (600, 28, 0)
     """
@@ -75,7 +75,7 @@ class Observed(Section):
     anchor: ClassVar[str] = "observed"
 
     columns: int
-    names: Names
+    names: ColumnNames
     parts: Array  # of each column; below zero where it cannot be placed
     mechanism: str | None  # of a private model
     panel: bool
@@ -89,8 +89,8 @@ class Observed(Section):
 
     @classmethod
     def of(
-        cls, model: OneSidedCompletion, panel: Panel | None, names: Names, rng: int | np.random.Generator = 0
-    ) -> Observed:
+        cls, model: OneSidedCompletion, panel: Panel | None, names: ColumnNames, rng: int | np.random.Generator = 0
+    ) -> DataSection:
         """Of the panel a model was fitted to; without it, what the model knows of its columns."""
         measured, mechanism = model.measured_, None if model.privacy_ is None else model.privacy_.mechanism
         if panel is None:
@@ -149,31 +149,31 @@ class Observed(Section):
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, as JSON takes them."""
-        found: dict[str, Any] = {
+        numbers: dict[str, Any] = {
             "columns": self.columns,
             "panel_at_hand": self.panel,
             "private": self.private,
         }
         if not self.private:
-            found |= {
+            numbers |= {
                 "parts": self.n_parts,
                 "columns_not_placed": int(self.unplaced.size),
-                "not_placed": [mentioned(self.names, int(one)) for one in self.unplaced[:NAMED]],
+                "not_placed": [mentioned(self.names, int(j)) for j in self.unplaced[:NAMED]],
             }
         if self.per_row is not None and self.per_column is not None and self.pairs is not None:
-            found |= {
+            numbers |= {
                 "differs_from_the_models": self.differs or None,
                 "rows": self.rows,
                 "entries": self.entries,
                 "rows_of_weight_zero": self.weightless,
                 "share_observed": self.entries / (self.rows * self.columns),
-                "entries_per_row": _spread(self.per_row),
-                "entries_per_column": _spread(self.per_column),
+                "entries_per_row": _distribution(self.per_row),
+                "entries_per_column": _distribution(self.per_column),
                 "share_of_pairs": self.pairs.share,
                 "share_of_pairs_standard_error": self.pairs.standard_error / max(self.pairs.possible, 1),
                 "pairs_seen": self.pairs.observed,
             }
-        return found
+        return numbers
 
     def body(self) -> str:
         if self.private:
@@ -191,13 +191,13 @@ class Observed(Section):
             return sentence(
                 f"The model has {counted(self.columns, 'column')}. It was saved without its panel: to see what was "
                 "observed, name the panel (<code>--panel</code>, in Python <code>panel=</code>)."
-            ) + said(self._unplaced())
+            ) + bullets(self._unplaced())
         return "".join(
             [
                 sentence(text(self.in_short)),
-                said([*self._oddities(), *self._unplaced()]),
-                pictures([self._picture(), facts("Sizes", self._facts())]),
-                defined(
+                bullets([*self._oddities(), *self._unplaced()]),
+                side_by_side([self._picture(), facts("Sizes", self._facts())]),
+                definitions(
                     {
                         "observed": "entries over rows × columns.",
                         "entries per row, per column": "least, median and most, over all rows and over all columns.",
@@ -232,49 +232,49 @@ class Observed(Section):
         ]
 
     def _oddities(self) -> list[str]:
-        said_ = []
+        oddities = []
         if self.differs:
-            found = (
+            how = (
                 "or its rows have other weights"
                 if self.differs == "entries"
                 else "though it has as many entries in each column: values differ"
             )
-            said_.append(
-                f"This is not the panel that the model was fitted to, {found}. The numbers here and in <a "
+            oddities.append(
+                f"This is not the panel that the model was fitted to, {how}. The numbers here and in <a "
                 "href='#quality'>How good it is</a> are those of this panel."
             )
         if self.weightless:
-            said_.append(f"{counted(self.weightless, 'row')} of weight zero left out.")
+            oddities.append(f"{counted(self.weightless, 'row')} of weight zero left out.")
         low, high = self.weights
         if low != high:
-            said_.append(
+            oddities.append(
                 f"Rows weigh between {number(low)} and {number(high)}: a row of weight two counts as two rows."
             )
         elif low != 1:
-            said_.append(f"All rows weigh {number(low)}, and count as {number(low)} rows each.")
-        return said_
+            oddities.append(f"All rows weigh {number(low)}, and count as {number(low)} rows each.")
+        return oddities
 
     def _unplaced(self) -> list[str]:
-        said_ = []
+        sentences = []
         if self.n_parts > 1:
             outside = int(np.count_nonzero(self.parts > 0))
-            said_.append(
+            sentences.append(
                 f"Columns fall into {self.n_parts:,} parts that no chain of rows links, "
                 f"{counted(outside, 'column')} outside the largest: columns of different parts cannot be compared."
             )
         if self.unplaced.size:
-            first = [text(self.names[int(one)]) for one in self.unplaced[:NAMED]]
-            said_.append(
+            first = [text(self.names[int(j)]) for j in self.unplaced[:NAMED]]
+            sentences.append(
                 f"{counted(int(self.unplaced.size), 'column')} could not be placed, never having been seen beside "
                 f"another: {listed(first, int(self.unplaced.size))}."
             )
         elif self.n_parts == 1:
-            said_.append(
+            sentences.append(
                 "All columns are linked by chains of rows. To place them that is needed, not enough: two blocks of "
                 "columns that no row spans must have at least as many columns in common as the rank, to be placed "
                 "relative to each other."
             )
-        return said_
+        return sentences
 
     def _picture(self) -> str:
         assert self.per_row is not None
@@ -326,20 +326,20 @@ def bins(counts: Array) -> tuple[Array, bool]:
     return np.arange(low, high + step + 1, step) - 0.5, False
 
 
-def _difference(found: Measured, known: Measured) -> str:
+def _difference(panel: Measured, model: Measured) -> str:
     """In what a panel differs from the one a model knows: "entries", "values" or nothing."""
-    if not np.allclose(found.counts, known.counts):
+    if not np.allclose(panel.counts, model.counts):
         return "entries"
-    size = np.sqrt(np.maximum(found.diagonal, known.diagonal))
-    means = np.abs(found.means - known.means) <= ALIKE * size
-    squares = np.abs(np.sqrt(found.diagonal) - np.sqrt(known.diagonal)) <= ALIKE * size
+    size = np.sqrt(np.maximum(panel.diagonal, model.diagonal))
+    means = np.abs(panel.means - model.means) <= ALIKE * size
+    squares = np.abs(np.sqrt(panel.diagonal) - np.sqrt(model.diagonal)) <= ALIKE * size
     return "" if np.all(means & squares) else "values"
 
 
-def _spread(counts: Array) -> dict[str, float]:
+def _distribution(counts: Array) -> dict[str, float]:
     return {"least": int(counts.min()), "median": float(np.median(counts)), "most": int(counts.max())}
 
 
 def _in_words(counts: Array) -> str:
-    one = _spread(counts)
-    return f"{one['least']:,} to {one['most']:,}, median {number(one['median'], 4)}"
+    numbers = _distribution(counts)
+    return f"{numbers['least']:,} to {numbers['most']:,}, median {number(numbers['median'], 4)}"

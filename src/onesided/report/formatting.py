@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onesided.column_names import Names
+from onesided.column_names import ColumnNames
 from onesided.errors import counted
 
 UNKNOWN = "–"  # an empty cell would look like an oversight
@@ -18,7 +18,7 @@ PLAIN = (1e-4, 1e9)  # magnitudes that are written out; others have a power of t
 CUT = "…"
 
 
-def number(one: float | None, digits: int = 3) -> str:
+def number(value: float | None, digits: int = 3) -> str:
     """A number to so many significant digits; a dash for what is not known.
 
     >>> number(1234567.0), number(0.0123456), number(-2.0), number(1e-6), number(float("nan"))
@@ -26,11 +26,11 @@ def number(one: float | None, digits: int = 3) -> str:
     >>> number(0.00009999), number(1.234e70)  # rounded first: one number has one form
     ('0.0001', '1.23e70')
     """
-    if one is None or not math.isfinite(one):
+    if value is None or not math.isfinite(value):
         return UNKNOWN
-    if abs(one) < SMALLEST:
+    if abs(value) < SMALLEST:
         return "0"
-    leading, power = f"{one:.{digits - 1}e}".split("e")
+    leading, power = f"{value:.{digits - 1}e}".split("e")
     if not PLAIN[0] <= abs(rounded := float(f"{leading}e{power}")) < PLAIN[1]:
         leading = leading.rstrip("0").rstrip(".") if "." in leading else leading
         return f"{leading}e{int(power)}".replace("-", "−")
@@ -39,7 +39,7 @@ def number(one: float | None, digits: int = 3) -> str:
     return text.replace("-", "−")
 
 
-def fixed(one: float | None, places: int) -> str:
+def fixed(value: float | None, places: int) -> str:
     """A number to so many places, for columns of a table that are compared; a dash for what is not known.
 
     What so many places would show as zero, or as a row of digits, is written with significant digits.
@@ -47,55 +47,55 @@ def fixed(one: float | None, places: int) -> str:
     >>> fixed(-0.5, 3), fixed(None, 3), fixed(0.0, 3), fixed(1.234e-8, 3), fixed(-1.234e70, 0)
     ('−0.500', '–', '0.000', '1.23e−8', '−1.23e70')
     """
-    if one is None or not math.isfinite(one):
+    if value is None or not math.isfinite(value):
         return UNKNOWN
-    if abs(one) < SMALLEST:
+    if abs(value) < SMALLEST:
         return f"{0:.{places}f}"
-    if not PLAIN[0] <= abs(one) < PLAIN[1] or round(one, places) == 0:
-        return number(one)
-    return f"{one:,.{places}f}".replace("-", "−")
+    if not PLAIN[0] <= abs(value) < PLAIN[1] or round(value, places) == 0:
+        return number(value)
+    return f"{value:,.{places}f}".replace("-", "−")
 
 
-def share(one: float | None) -> str:
+def share(value: float | None) -> str:
     """A share as a percentage; one that is not zero or all is not called so.
 
     >>> share(0.1234), share(0.000042), share(0.99999), share(0.0), share(1.0)
     ('12.3%', '0.0042%', 'more than 99.9%', '0%', '100%')
     """
-    if one is None or not math.isfinite(one):
+    if value is None or not math.isfinite(value):
         return UNKNOWN
-    if 0 < one < 0.001:
-        return f"{number(100 * one, 2)}%"
-    if 0.999 < one < 1:
+    if 0 < value < 0.001:
+        return f"{number(100 * value, 2)}%"
+    if 0.999 < value < 1:
         return "more than 99.9%"
-    return f"{100 * one:.3g}%".replace("-", "−")
+    return f"{100 * value:.3g}%".replace("-", "−")
 
 
-def with_error(one: float | None, error: float | None, places: int = 3) -> str:
+def with_error(value: float | None, error: float | None, places: int = 3) -> str:
     """A number and its standard error.
 
     >>> with_error(0.9123, 0.0021), with_error(None, None), with_error(1.2342e-8, 3.21e-10)
     ('0.912 ± 0.002', '–', '1.234e−8 ± 3.2e−10')
     """
-    if one is None:
+    if value is None:
         return UNKNOWN
-    if one != 0 and not PLAIN[0] <= abs(one) < PLAIN[1]:
-        return f"{number(one, 4)} ± {number(error, 2)}"
-    return f"{fixed(one, places)} ± {fixed(error, places)}"
+    if value != 0 and not PLAIN[0] <= abs(value) < PLAIN[1]:
+        return f"{number(value, 4)} ± {number(error, 2)}"
+    return f"{fixed(value, places)} ± {fixed(error, places)}"
 
 
-def percent_with_error(one: float | None, error: float | None) -> str:
+def percent_with_error(value: float | None, error: float | None) -> str:
     """A share, perhaps below zero, and its standard error.
 
     >>> percent_with_error(0.2512, 0.0123), percent_with_error(-0.00002, 0.00013), percent_with_error(-1e-17, 0.0)
     ('25.1% ± 1.2%', '−0.002% ± 0.013%', '0% ± 0%')
     """
-    if one is None or error is None:
+    if value is None or error is None:
         return UNKNOWN
-    if abs(one) < NOTHING and error < NOTHING:
+    if abs(value) < NOTHING and error < NOTHING:
         return "0% ± 0%"
     places = max(1, places_for(100 * error)) if error > NOTHING else 1
-    return f"{fixed(100 * one if abs(one) > NOTHING else 0.0, places)}% ± {fixed(100 * error, places)}%"
+    return f"{fixed(100 * value if abs(value) > NOTHING else 0.0, places)}% ± {fixed(100 * error, places)}%"
 
 
 def decimals(largest: float, digits: int) -> int:
@@ -120,14 +120,14 @@ def places_for(error: float | None) -> int:
     return int(np.clip(1 - math.floor(math.log10(error)), 0, 6))
 
 
-def mentioned(names: Names, position: int) -> dict[str, Any]:
+def mentioned(names: ColumnNames, position: int) -> dict[str, Any]:
     """A column as JSON has it.
 
-    >>> mentioned(Names(np.array([7]), {7: "Alien"}), 0)
+    >>> mentioned(ColumnNames(np.array([7]), {7: "Alien"}), 0)
     {'id': 7, 'name': 'Alien'}
     """
-    one = names.column_ids[position]
-    return {"id": one.item() if isinstance(one, np.generic) else one, "name": names[position]}
+    column_id = names.column_ids[position]
+    return {"id": column_id.item() if isinstance(column_id, np.generic) else column_id, "name": names[position]}
 
 
 def printable(name: str) -> str:
@@ -136,7 +136,7 @@ def printable(name: str) -> str:
     >>> printable("tea\\x00 <b>")
     'tea� <b>'
     """
-    return "".join("�" if unicodedata.category(one) in ("Cc", "Cs") else one for one in str(name))
+    return "".join("�" if unicodedata.category(letter) in ("Cc", "Cs") else letter for letter in str(name))
 
 
 def shortened(name: str, most: int) -> str:
@@ -159,7 +159,7 @@ def width(name: str) -> int:
     >>> width("tea"), width("寿司")
     (3, 4)
     """
-    return sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in name)
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in name)
 
 
 def listed(names: list[str], total: int) -> str:

@@ -34,7 +34,7 @@ from onesided.estimators.completion import OneSidedCompletion
 from onesided.fitting.row_noise import learn_row_noise
 from onesided.fitting.row_space import fit_row_space
 from onesided.fitting.selection import EARNED, enough_rows
-from onesided.fitting.setting import with_weights_as_counts
+from onesided.fitting.setting import Setting, with_weights_as_counts
 from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import column_means, column_sums
 from onesided.panels.panel import Panel
@@ -79,7 +79,8 @@ class Refit:
     train: Panel  # all rows, those held out with weight zero
     weights: Array  # of all rows, those held out too
     held_out: Array  # positions of rows, 20,000 at most
-    space: RowSpace
+    setting: Setting
+    row_space: RowSpace  # with the blend of the model
     sampled: bool  # whether rows of the panel were left out altogether
 
     @classmethod
@@ -96,11 +97,13 @@ class Refit:
         if not np.any(weights[part.row_counts > 1]):
             return None
         train = part.with_row_weights(weights)
-        space = fit_row_space(train, model.fitted_setting(), int(rng.integers(2**31))).row_space
-        space = replace(space, row_noise=learn_row_noise(space, train)).measured_on(train)
+        setting = model.fitted_setting()
+        space = fit_row_space(train, setting, int(rng.integers(2**31))).row_space
+        noise, blend = learn_row_noise(space, train), model.row_space_.blend
+        space = replace(space, row_noise=noise, blend=blend).measured_on(train)
         if len(held_out) > SCORED_ROWS:
             held_out = np.sort(rng.choice(held_out, SCORED_ROWS, replace=False))
-        return cls(train, part.row_weights, held_out, space, part is not panel)
+        return cls(train, part.row_weights, held_out, setting, space, part is not panel)
 
     def scored(self) -> Panel:
         """The held-out rows, with their own weights and without ids."""
@@ -137,19 +140,19 @@ def scores(refit: Refit) -> dict[str, Score]:
     rows, train = refit.scored(), refit.train
     weights, counts = rows.row_weights, rows.row_counts
     means = column_means(train)
-    own = column_sums(train)
-    level = float(own.sums.sum() / own.counts.sum())
+    totals = column_sums(train)
+    level = float(totals.sums.sum() / totals.counts.sum())
     with single_blas_thread():
-        log_score, squares = refit.space.predictor.leave_one_out(rows, np.ones(rows.n_rows))[:, :2].T
+        log_score, squares = refit.row_space.predictor.leave_one_out(rows, np.ones(rows.n_rows))[:, :2].T
     plain = {"constant": np.full(len(means), level), "column means": means}
     off = {name: _sums(rows, (rows.values - center[rows.columns]) ** 2) for name, center in plain.items()}
-    found: dict[str, Score] = {}
+    by_predictor: dict[str, Score] = {}
     for name, center in plain.items():
         variance = column_sums(train, center).mean_square
         logs = None if variance <= 0 else -(counts * np.log(2 * np.pi * variance) + off[name] / variance) / 2
-        found[name] = _score(weights, counts, off[name], off["column means"], logs)
-    found["model"] = _score(weights, counts, squares, off["column means"], log_score)
-    return found
+        by_predictor[name] = _score(weights, counts, off[name], off["column means"], logs)
+    by_predictor["model"] = _score(weights, counts, squares, off["column means"], log_score)
+    return by_predictor
 
 
 def _score(weights: Array, counts: Array, squares: Array, around: Array, logs: Array | None) -> Score:
@@ -167,19 +170,21 @@ def _score(weights: Array, counts: Array, squares: Array, around: Array, logs: A
     )
 
 
-def earned(model: OneSidedCompletion, refit: Refit, found: dict[str, Score]) -> bool | None:
+def earned(refit: Refit, by_predictor: dict[str, Score]) -> bool | None:
     """Whether components predict held-out rows better than a model without, by two standard errors of e².
 
     Without is column means; where rows have effects, these too, fitted to the same rows. None where it cannot be told.
     """
-    if model.center_ != "both":
-        gain, error = found["model"].explained, found["model"].explained_error
+    if refit.setting.rank == 0:
+        return None
+    if refit.setting.center != "both":
+        gain, error = by_predictor["model"].explained, by_predictor["model"].explained_error
         return None if gain is None or error is None else gain > EARNED * error
-    bare = fit_row_space(refit.train, replace(model.fitted_setting(), rank=0), 0).row_space
+    bare = fit_row_space(refit.train, replace(refit.setting, rank=0), 0).row_space
     rows = refit.scored()
     with single_blas_thread():
         squares, without = (
-            space.predictor.leave_one_out(rows, np.ones(rows.n_rows))[:, 1] for space in (refit.space, bare)
+            space.predictor.leave_one_out(rows, np.ones(rows.n_rows))[:, 1] for space in (refit.row_space, bare)
         )
     if not rows.row_weights @ without > 0:
         return None
@@ -194,8 +199,8 @@ def ratio(weights: Array, above: Array, below: Array) -> tuple[float, float]:
     (1.0, 0.3535533905932738)
     """
     total = float(weights @ below)
-    found = float(weights @ above) / total
-    return found, float(np.linalg.norm(weights / total * (above - found * below)))
+    quotient = float(weights @ above) / total
+    return quotient, float(np.linalg.norm(weights / total * (above - quotient * below)))
 
 
 def _sums(rows: Panel, values: Array) -> Array:
@@ -211,19 +216,19 @@ def coverage(refit: Refit, rng: np.random.Generator) -> tuple[tuple[Coverage, ..
     entries = np.sort(entries[: max(1, affordable)])
     taken, columns = of_row[entries], rows.columns[entries]
     with single_blas_thread():
-        values, deviations = refit.space.predictor.impute_at(
+        values, deviations = refit.row_space.predictor.impute_at(
             without_entries(rows, entries), np.arange(len(entries)), columns.astype(np.int64)
         )
     off = np.abs(rows.values[entries] - values)
     row, place = np.unique(taken, return_inverse=True)
     weights, number = rows.row_weights[row], np.bincount(place)
     effective = float(weights @ number) ** 2 / float(weights**2 @ number)
-    found = []
+    covered = []
     for level in LEVELS:
         inside = off <= float(norm.ppf((1 + level) / 2)) * deviations
         share, error = ratio(weights, np.bincount(place, inside), number)
-        found.append(Coverage(level, share, max(error, float(np.sqrt(level * (1 - level) / effective)))))
-    return tuple(found), len(entries)
+        covered.append(Coverage(level, share, max(error, float(np.sqrt(level * (1 - level) / effective)))))
+    return tuple(covered), len(entries)
 
 
 def without_entries(rows: Panel, entries: Array) -> Panel:

@@ -17,13 +17,13 @@ from onesided.report.style import CSS
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def text(one: object) -> str:
+def text(content: object) -> str:
     """A text as HTML.
 
     >>> text("R&B <live>")
     'R&amp;B &lt;live&gt;'
     """
-    return escape(printable(str(one)))
+    return escape(printable(str(content)))
 
 
 def sentence(*parts: str) -> str:
@@ -31,9 +31,9 @@ def sentence(*parts: str) -> str:
     return f"<p>{' '.join(part for part in parts if part)}</p>"
 
 
-def said(sentences: Iterable[str]) -> str:
+def bullets(sentences: Iterable[str]) -> str:
     """A list of sentences."""
-    return f'<ul class="said">{"".join(f"<li>{one}</li>" for one in sentences)}</ul>'
+    return f'<ul class="said">{"".join(f"<li>{line}</li>" for line in sentences)}</ul>'
 
 
 def table(
@@ -52,11 +52,11 @@ def table(
     <div><p class="caption" id="sizes">Sizes</p><div class="wide" tabindex="0" role="region" aria-labelledby="sizes">...
     """
     kinds = ['class="n"' if k in numbers else "" for k in range(len(head))]
-    titles = "".join(f'<th scope="col" {kind}>{one}</th>' for one, kind in zip(head, kinds, strict=True))
+    titles = "".join(f'<th scope="col" {kind}>{cell}</th>' for cell, kind in zip(head, kinds, strict=True))
     lines = []
     for k, row in enumerate(rows):
         first, *others = row
-        cells = "".join(f"<td {kind}>{one}</td>" for one, kind in zip(others, kinds[1:], strict=True))
+        cells = "".join(f"<td {kind}>{cell}</td>" for cell, kind in zip(others, kinds[1:], strict=True))
         lines.append(f'<tr{" class=chosen" if k == chosen else ""}><th scope="row" {kinds[0]}>{first}</th>{cells}</tr>')
     cells = f"<thead><tr>{titles}</tr></thead><tbody>{''.join(lines)}</tbody>".replace(" >", ">")
     return _in_frame(title, f'<table class="list">{cells}</table>')
@@ -64,7 +64,7 @@ def table(
 
 def facts(title: str, rows: Iterable[tuple[str, str]]) -> str:
     """A table of names and what they are."""
-    lines = "".join(f'<tr><th scope="row">{name}</th><td>{one}</td></tr>' for name, one in rows)
+    lines = "".join(f'<tr><th scope="row">{name}</th><td>{fact}</td></tr>' for name, fact in rows)
     return _in_frame(title, f"<table><tbody>{lines}</tbody></table>")
 
 
@@ -83,12 +83,12 @@ def figure(svg: str, shows: str, reading: str) -> str:
     return f"<figure>{named}<figcaption>{reading}</figcaption></figure>"
 
 
-def pictures(figures: Iterable[str]) -> str:
+def side_by_side(figures: Iterable[str]) -> str:
     """Pictures, and tables that belong to them, side by side where there is room."""
     return f'<div class="pictures">{"".join(figures)}</div>'
 
 
-def defined(terms: dict[str, str], title: str = "What these numbers are") -> str:
+def definitions(terms: dict[str, str], title: str = "What these numbers are") -> str:
     """Definitions, which can be folded away."""
     lines = "".join(f"<div><dt>{term}</dt><dd>{meaning}</dd></div>" for term, meaning in terms.items())
     return f'<details open><summary>{title}</summary><dl class="defined">{lines}</dl></details>'
@@ -107,6 +107,11 @@ class Section:
 
     title: ClassVar[str]
     anchor: ClassVar[str]
+
+    @property
+    def in_short(self) -> str:
+        """The section in a sentence, for the head of the page; nothing where it has none."""
+        return ""
 
     def body(self) -> str:
         """What is below the title, as HTML."""

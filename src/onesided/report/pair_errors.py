@@ -26,8 +26,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student
 
-from onesided.engines.threads import single_blas_thread
-from onesided.estimators.completion import OneSidedCompletion
 from onesided.model.blend import blended_means
 from onesided.model.second_moment import SecondMoment
 from onesided.pairs.column_sums import column_means
@@ -87,7 +85,7 @@ class PairErrors:
     fewest: int  # pairs of a line
 
     @classmethod
-    def of(cls, model: OneSidedCompletion, refit: Refit, rng: np.random.Generator) -> PairErrors | None:
+    def of(cls, refit: Refit, rng: np.random.Generator) -> PairErrors | None:
         """None where too few pairs of columns are in two held-out rows."""
         kept, columns = _affordable(refit.train)
         held = np.zeros(kept.n_rows)
@@ -104,7 +102,7 @@ class PairErrors:
         place = trained.find(i, j)
         seen = np.where(place >= 0, trained.rows[place], 0) if trained.n_pairs else np.zeros(len(i), dtype=int)
         means = column_means(refit.train)[columns]
-        completed = _second_moment(model, refit, trained, columns).at(i, j)
+        completed = _second_moment(refit, trained, columns).at(i, j)
         values = (completed, hajek_at(trained, i, j)[0], means[i] * means[j])
         line = np.searchsorted(EDGES, seen, side="right") - 1
         totals = _totals(sums.at(chosen), values, line)
@@ -118,11 +116,11 @@ class PairErrors:
             without.append(_totals(sums.less(target, less).at(chosen), values, line))
         sizes = np.bincount(line, minlength=len(EDGES))
         lines = [k for k in range(len(EDGES)) if sizes[k] >= fewest]
-        found = [tuple(_told(k, int(sizes[k]), which, totals, without) for k in lines) for which in range(3)]
-        measured = tuple(one for one in found[1] if one.fewest > 0)
+        errors = [tuple(_pair_error(k, int(sizes[k]), which, totals, without) for k in lines) for which in range(3)]
+        measured = tuple(error for error in errors[1] if error.fewest > 0)
         left_out = len(chosen) - int(sizes[lines].sum())
         gains = tuple(_gain(k, totals, without) for k in lines)
-        return cls(found[0], measured, found[2], gains, len(chosen), left_out, len(columns), fewest)
+        return cls(errors[0], measured, errors[2], gains, len(chosen), left_out, len(columns), fewest)
 
 
 def fewest_pairs(columns: int) -> int:
@@ -163,14 +161,14 @@ class _Sums(NamedTuple):
         return (self.rows >= 2) & (freedom > ROUNDING * self.weights**2)
 
     def at(self, chosen: Array) -> _Sums:
-        return _Sums(*(one[chosen] for one in self))
+        return _Sums(*(array[chosen] for array in self))
 
     def less(self, whole: PairMoments, part: PairMoments) -> _Sums:
         """Without the rows of a part."""
         at = whole.find(part.pairs()[0], part.pairs()[1].astype(np.int64))
-        left = [one.copy() for one in self]
-        for one, taken in zip(left, _Sums.of(part), strict=True):
-            one[at] -= taken
+        left = [array.copy() for array in self]
+        for array, taken in zip(left, _Sums.of(part), strict=True):
+            array[at] -= taken
         return _Sums(*left)
 
 
@@ -185,25 +183,25 @@ def _affordable(panel: Panel) -> tuple[Panel, Array]:
 def _totals(sums: _Sums, values: tuple[Array, Array, Array], line: Array) -> _Totals:
     good = sums.usable
     rows = sums.at(np.flatnonzero(good))
-    mean, own = rows.sums / rows.weights, rows.squared / rows.weights
-    variance = np.maximum(rows.squares - rows.weights * mean**2, 0.0) / (rows.weights - own)
+    mean, own_weight = rows.sums / rows.weights, rows.squared / rows.weights
+    variance = np.maximum(rows.squares - rows.weights * mean**2, 0.0) / (rows.weights - own_weight)
 
     def total(value: Array) -> Array:
-        return np.bincount(line[good], rows.weights * (value - mean) ** 2 - variance * own, len(EDGES))
+        return np.bincount(line[good], rows.weights * (value - mean) ** 2 - variance * own_weight, len(EDGES))
 
     model, measured, means = (total(value[good]) for value in values)
     return _Totals(model, measured, means, norm=total(np.zeros_like(mean)))
 
 
-def _told(k: int, pairs: int, which: int, totals: _Totals, without: list[_Totals]) -> PairError:
+def _pair_error(k: int, pairs: int, which: int, totals: _Totals, without: list[_Totals]) -> PairError:
     most = None if k + 1 == len(EDGES) else int(EDGES[k + 1]) - 1
     bare = PairError(int(EDGES[k]), most, pairs, None, None, None)
-    norms = np.array([one.norm[k] for one in without])
+    norms = np.array([group.norm[k] for group in without])
     reach = float(student.ppf(0.95, len(without) - 1))
     if totals.norm[k] <= 0 or reach * _jackknife(norms / totals.norm[k]) >= 1 or np.any(norms <= 0):
         return bare
     theta = float(totals[which][k] / totals.norm[k])
-    error = reach * _jackknife(np.array([one[which][k] for one in without]) / norms)
+    error = reach * _jackknife(np.array([group[which][k] for group in without]) / norms)
     high = float(np.sqrt(max(theta, 0.0) + error))
     if theta <= error:
         return replace(bare, high=high)
@@ -212,7 +210,7 @@ def _told(k: int, pairs: int, which: int, totals: _Totals, without: list[_Totals
 
 def _gain(k: int, totals: _Totals, without: list[_Totals]) -> int:
     """Whether the model is better than column means, beyond the noise of their difference."""
-    parts = np.array([(one.means[k] - one.model[k], one.norm[k]) for one in without])
+    parts = np.array([(group.means[k] - group.model[k], group.norm[k]) for group in without])
     if totals.norm[k] <= 0 or np.any(parts[:, 1] <= 0):
         return 0
     gain = float((totals.means[k] - totals.model[k]) / totals.norm[k])
@@ -224,20 +222,19 @@ def _jackknife(values: Array) -> float:
     return float(np.sqrt((len(values) - 1) / len(values) * np.sum((values - values.mean()) ** 2)))
 
 
-def _second_moment(model: OneSidedCompletion, refit: Refit, trained: PairMoments, columns: Array) -> SecondMoment:
+def _second_moment(refit: Refit, trained: PairMoments, columns: Array) -> SecondMoment:
     """T as the model gives it, from the rows fitted, for some columns."""
-    found = refit.space
-    with single_blas_thread():
-        whole = Measured.from_panel(refit.train)
-    measured = Measured(*(one[columns] for one in (whole.diagonal, whole.means, whole.counts, whole.parts)))
-    mean = blended_means(found.mean[columns], measured.means, measured.counts, model.mean_blend_)
+    row_space = refit.row_space
+    whole = row_space.known_of_columns
+    measured = Measured(*(array[columns] for array in (whole.diagonal, whole.means, whole.counts, whole.parts)))
+    mean = blended_means(row_space.mean[columns], measured.means, measured.counts, row_space.blend.means)
     return SecondMoment(
-        found.loadings[columns],
+        row_space.loadings[columns],
         measured,
-        mean=mean if np.any(found.mean) else None,
+        mean=mean if np.any(row_space.mean) else None,
         panel=refit.train,
         moments=trained,
-        kappa=model.blend_,
+        kappa=row_space.blend.pairs,
         output="blend",
-        common=int(found.row_variance > 0),
+        common=row_space.n_common,
     )

@@ -16,7 +16,7 @@ from onesided.fitting.refinement import PASSES
 from onesided.panels.panel import Panel
 from onesided.privacy.curator import Account
 from onesided.report.formatting import number, share
-from onesided.report.page import Section, defined, facts, sentence, table, text
+from onesided.report.page import Section, definitions, facts, sentence, table, text
 
 SETTLED = 1e-3  # refinement ends below it (:mod:`onesided.fitting.refinement`)
 NEIGHBOURS = {
@@ -27,11 +27,11 @@ NEIGHBOURS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Made(Section):
+class ProvenanceSection(Section):
     """What is needed to make the model again.
 
     >>> model = OneSidedCompletion(1, center="columns", diagonal="free", random_state=3).fit([[1.0, 2.0], [2.0, 4.0]])
-    >>> Made.of(model).to_dict()["settings"]["random_state"]
+    >>> ProvenanceSection.of(model).to_dict()["settings"]["random_state"]
     3
     """
 
@@ -55,11 +55,11 @@ class Made(Section):
     @classmethod
     def of(
         cls, model: OneSidedCompletion, seed: int = 0, *, panel: Panel | None = None, weighted: bool = False
-    ) -> Made:
+    ) -> ProvenanceSection:
         """Of a fitted model, in a report whose own draws come from ``seed``; its panel tells more of the blend."""
         ended = model.refinement_
         return cls(
-            {name: _plain(name, one) for name, one in sorted(model.get_params(deep=False).items())},
+            {name: _plain(name, value) for name, value in sorted(model.get_params(deep=False).items())},
             {"rank": model.rank_, "center": model.center_, "diagonal": model.diagonal_},
             model.making_.seconds,
             dict(model.making_.versions),
@@ -87,7 +87,7 @@ class Made(Section):
             else dict(zip(("passes", "change"), self.refinement, strict=True)),
             "blend": self.blend if np.isfinite(self.blend) else None,
             "mean_blend": self.mean_blend if np.isfinite(self.mean_blend) else None,
-            "privacy": None if self.account is None else _told(self.account),
+            "privacy": None if self.account is None else _account(self.account),
             "report": {"version": __version__, "seed": self.seed},
         }
 
@@ -104,10 +104,13 @@ class Made(Section):
             ("measured pairs in T", self._blended(self.blend, self.not_blended[0])),
             ("measured means in T", self._blended(self.mean_blend, self.not_blended[1])),
             ("time to fit", took),
-            ("fitted with", text(", ".join(f"{name} {one}" for name, one in self.versions.items()) or "not recorded")),
+            (
+                "fitted with",
+                text(", ".join(f"{name} {line}" for name, line in self.versions.items()) or "not recorded"),
+            ),
             ("this page", f"onesided {text(__version__)}, seed {self.seed}"),
         ]
-        return made if self.account is None else [one for one in made if not one[0].startswith("measured")]
+        return made if self.account is None else [line for line in made if not line[0].startswith("measured")]
 
     def _blended(self, kappa: float, why_not: str) -> str:
         if not np.isfinite(kappa):
@@ -135,9 +138,9 @@ class Made(Section):
 
     def _settings(self) -> str:
         rows = [
-            [f"<code>{text(name)}</code>", text(_in_words(one)), text(_in_words(self.fitted.get(name, one)))]
-            for name, one in self.settings.items()
-            if name != "privacy" or one is not None
+            [f"<code>{text(name)}</code>", text(_in_words(value)), text(_in_words(self.fitted.get(name, value)))]
+            for name, value in self.settings.items()
+            if name != "privacy" or value is not None
         ]
         return table("Settings of the fit", ["setting", "given", "used"], rows)
 
@@ -147,13 +150,13 @@ class Made(Section):
             return []
         rows = [
             [
-                text(one.what),
-                "one for each entry" if account.mechanism == "local" else f"{one.numbers:,}",
-                number(one.sensitivity),
-                number(one.deviation),
-                share(one.mu**2 / account.mu**2),
+                text(release.what),
+                "one for each entry" if account.mechanism == "local" else f"{release.numbers:,}",
+                number(release.sensitivity),
+                number(release.deviation),
+                share(release.mu**2 / account.mu**2),
             ]
-            for one in account.releases
+            for release in account.releases
         ]
         local = account.mechanism == "local"
         return [
@@ -197,7 +200,7 @@ class Made(Section):
                 "noise": "the standard deviation added to each released number, in the same units.",
                 "μ": "sensitivity over noise, the parameter of Gaussian differential privacy; its squares add up.",
             }
-        return defined(terms)
+        return definitions(terms)
 
 
 def _why_not_pairs(model: OneSidedCompletion, panel: Panel | None) -> str:
@@ -223,24 +226,26 @@ def _why_not_means(model: OneSidedCompletion, panel: Panel | None) -> str:
     return _why_not_pairs(model, panel)
 
 
-def _told(account: Account) -> dict[str, Any]:
+def _account(account: Account) -> dict[str, Any]:
     """The account, as JSON takes it; how many values the local mechanism released is how many entries there were."""
-    releases = [asdict(one) | ({"numbers": None} if account.mechanism == "local" else {}) for one in account.releases]
+    releases = [
+        asdict(release) | ({"numbers": None} if account.mechanism == "local" else {}) for release in account.releases
+    ]
     return asdict(account) | {"releases": releases, "mu": account.mu}
 
 
-def _plain(name: str, one: Any) -> Any:
+def _plain(name: str, value: Any) -> Any:
     """A parameter as JSON and a table take it."""
     if name == "privacy":
-        return None if one is None else "see the account"
+        return None if value is None else "see the account"
     if name == "random_state":
-        return int(one) if isinstance(one, Integral) else None if one is None else "a generator"
-    if isinstance(one, np.ndarray | list | tuple):
-        return f"{np.size(one):,} numbers"
-    return one.item() if isinstance(one, np.generic) else one
+        return int(value) if isinstance(value, Integral) else None if value is None else "a generator"
+    if isinstance(value, np.ndarray | list | tuple):
+        return f"{np.size(value):,} numbers"
+    return value.item() if isinstance(value, np.generic) else value
 
 
-def _in_words(one: Any) -> str:
-    if one is None or isinstance(one, bool):
-        return "none" if one is None else "yes" if one else "no"
-    return number(float(one), 4) if isinstance(one, int | float) else str(one)
+def _in_words(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return "none" if value is None else "yes" if value else "no"
+    return number(float(value), 4) if isinstance(value, int | float) else str(value)

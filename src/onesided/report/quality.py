@@ -12,7 +12,7 @@ from onesided.estimators.completion import OneSidedCompletion
 from onesided.panels.panel import Panel
 from onesided.report.formatting import number, percent_with_error, places_for, share, with_error
 from onesided.report.held_out import Coverage, Refit, Score, coverage, earned, scores
-from onesided.report.page import Section, defined, figure, pictures, sentence, table, text
+from onesided.report.page import Section, definitions, figure, sentence, side_by_side, table, text
 from onesided.report.pair_chart import pair_chart, pair_table
 from onesided.report.pair_errors import PairErrors
 from onesided.report.svg import FIRST, MUTED, drawn, plain_numbers
@@ -22,13 +22,13 @@ CALLED = {"constant": "one number for all", "column means": "column means", "mod
 
 
 @dataclass(frozen=True, eq=False)
-class Quality(Section):
+class QualitySection(Section):
     """Scores on held-out rows; ``why_not`` is a sentence where there are none.
 
     >>> from onesided import synthetic
     >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(500, 12, 1, rng=0), 5, rng=1)
     >>> model = OneSidedCompletion(1, center="columns", diagonal="free").fit(panel)
-    >>> found = Quality.of(model, panel)
+    >>> found = QualitySection.of(model, panel)
     >>> found.scores["model"].explained > 0.5
     True
     """
@@ -49,7 +49,7 @@ class Quality(Section):
     why_not: str = ""
 
     @classmethod
-    def of(cls, model: OneSidedCompletion, panel: Panel | None, seed: int = 0) -> Quality:
+    def of(cls, model: OneSidedCompletion, panel: Panel | None, seed: int = 0) -> QualitySection:
         """Fit the setting of a model again to four fifths of the rows, and score the others."""
         if model.privacy_ is not None:
             return cls(
@@ -69,19 +69,19 @@ class Quality(Section):
         refit = Refit.of(model, panel, rng)
         if refit is None:
             return cls({}, why_not="Fewer than ten rows have two entries: too few to hold some out.")
-        scored, found = refit.scored(), scores(refit)
+        scored, by_predictor = refit.scored(), scores(refit)
         covered, taken_out = coverage(refit, rng)
         return cls(
-            found,
+            by_predictor,
             covered,
-            PairErrors.of(model, refit, rng),
+            PairErrors.of(refit, rng),
             int(np.count_nonzero(refit.train.row_weights[refit.train.row_counts > 0])),
             scored.n_rows,
             scored.n_entries,
             taken_out,
             refit.sampled,
             bool(np.any(scored.row_weights != 1)),
-            earned(model, refit, found) if model.rank_ else None,
+            earned(refit, by_predictor),
         )
 
     @property
@@ -90,7 +90,7 @@ class Quality(Section):
         if not self.scores:
             return ""
         model, means = self.scores["model"], self.scores["column means"]
-        ninety = next(one for one in self.coverage if one.level == 0.9)
+        ninety = next(covered for covered in self.coverage if covered.level == 0.9)
         return (
             f"On held-out rows an entry is predicted with an RMSE of {number(model.rmse)} (column means: "
             f"{number(means.rmse)}); {share(ninety.share)} of entries lie in their 90% intervals."
@@ -106,9 +106,9 @@ class Quality(Section):
             "rows_scored": self.rows_scored,
             "entries_scored": self.entries_scored,
             "rows_sampled": self.sampled,
-            "scores": {name.replace(" ", "_"): asdict(one) for name, one in self.scores.items()},
+            "scores": {name.replace(" ", "_"): asdict(score) for name, score in self.scores.items()},
             "entries_taken_out": self.entries_taken_out,
-            "coverage": [asdict(one) for one in self.coverage],
+            "coverage": [asdict(score) for score in self.coverage],
             "pair_errors": None if self.pair_errors is None else asdict(self.pair_errors),
         }
 
@@ -131,9 +131,9 @@ class Quality(Section):
                     sampled,
                 ),
                 self._table(),
-                pictures([self._calibration(), pair_chart(self.pair_errors)]),
+                side_by_side([self._calibration(), pair_chart(self.pair_errors)]),
                 pair_table(self.pair_errors),
-                defined(
+                definitions(
                     {
                         "RMSE": "the root of the mean squared difference between an entry of a held-out row and its "
                         "prediction from the others of the row, in the units of the values. ± is one standard error, "
@@ -163,21 +163,21 @@ class Quality(Section):
         rows = [
             [
                 CALLED[name],
-                with_error(one.rmse, one.rmse_error, places),
+                with_error(score.rmse, score.rmse_error, places),
                 "0, by definition"
                 if name == "column means"
-                else percent_with_error(one.explained, one.explained_error),
-                with_error(one.log_score, one.log_error),
+                else percent_with_error(score.explained, score.explained_error),
+                with_error(score.log_score, score.log_error),
             ]
-            for name, one in self.scores.items()
+            for name, score in self.scores.items()
         ]
         head = ["predictor", "RMSE", "explained", "log score"]
         return table("Entries of held-out rows, each predicted from its row", head, rows, numbers=[1, 2, 3], chosen=2)
 
     def _calibration(self) -> str:
-        levels = np.array([100 * one.level for one in self.coverage])
-        held = np.array([100 * one.share for one in self.coverage])
-        errors = np.array([100 * one.error for one in self.coverage])
+        levels = np.array([100 * covered.level for covered in self.coverage])
+        held = np.array([100 * covered.share for covered in self.coverage])
+        errors = np.array([100 * covered.error for covered in self.coverage])
 
         def draw(axis: Any) -> None:
             low = min(45.0, float(np.floor(held.min() / 5) * 5) - 5)
@@ -192,20 +192,24 @@ class Quality(Section):
             plain_numbers(axis.yaxis)
             axis.legend(loc="lower right")
 
-        ninety = next(one for one in self.coverage if one.level == 0.9)
+        ninety = next(covered for covered in self.coverage if covered.level == 0.9)
         verdict = _verdict(ninety)
         return figure(
             drawn("calibration", draw, height=3.1),
             "Chart: the share of entries that intervals hold against the share they promise, at four levels",
             f"Intervals that promise 90% hold {share(ninety.share)} ± {number(100 * ninety.error, 2)}% of "
             f"{counted(self.entries_taken_out, 'entry', 'entries')}: {verdict}. All four: "
-            + ", ".join(f"{share(one.share)} at {one.level:.0%}" for one in self.coverage)
+            + ", ".join(f"{share(covered.share)} at {covered.level:.0%}" for covered in self.coverage)
             + ".",
         )
 
 
-def _verdict(one: Coverage) -> str:
-    gap = one.share - one.level
-    if abs(gap) > max(0.01, 2 * one.error):
+def _verdict(covered: Coverage) -> str:
+    gap = covered.share - covered.level
+    if abs(gap) > max(0.01, 2 * covered.error):
         return "wider than need be" if gap > 0 else "too narrow"
-    return "as promised" if 2 * one.error <= TELLING else f"no contradiction to {one.level:.0%}, but too few to tell"
+    return (
+        "as promised"
+        if 2 * covered.error <= TELLING
+        else f"no contradiction to {covered.level:.0%}, but too few to tell"
+    )

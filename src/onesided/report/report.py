@@ -27,25 +27,25 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from onesided import __version__
-from onesided.column_names import Names, read_names
+from onesided.column_names import ColumnNames, read_column_names
 from onesided.errors import InputError, counted, examples
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.fitting.setting import with_weights_as_counts
 from onesided.panels.panel import Panel, as_panel
 from onesided.report.bands import SpectrumBands
 from onesided.report.components import Components
-from onesided.report.data import Observed
-from onesided.report.page import Section, framed, said, text, whole
-from onesided.report.provenance import Made
-from onesided.report.quality import Quality
-from onesided.report.row_space import Found
+from onesided.report.data import DataSection
+from onesided.report.page import Section, bullets, framed, text, whole
+from onesided.report.provenance import ProvenanceSection
+from onesided.report.quality import QualitySection
+from onesided.report.row_space import RowSpaceSection
 from onesided.storage.atomic import written_beside
 
 Array = npt.NDArray[Any]
 Progress = Callable[[int, int], object]
 
 STEPS = 100
-AFTER = {"observed": 10, "quality": 55, "bands": 95}  # steps done, of so many
+AFTER = {"data": 10, "quality": 55, "bands": 95}  # steps done, of so many
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,17 +63,17 @@ class Report:
     """
 
     title: str
-    observed: Observed
-    found: Found
-    quality: Quality
-    made: Made
+    data: DataSection
+    row_space: RowSpaceSection
+    quality: QualitySection
+    provenance: ProvenanceSection
 
     @classmethod
     def of(
         cls,
         model: OneSidedCompletion,
         panel: Any = None,
-        names: Names | Mapping[Any, str] | str | os.PathLike[str] | None = None,
+        names: ColumnNames | Mapping[Any, str] | str | os.PathLike[str] | None = None,
         *,
         title: str = "A report on a panel and its model",
         seed: int = 0,
@@ -108,27 +108,29 @@ class Report:
         rows = _panel_of(model, panel)
         called = _names_of(model, names)
         tell(1)
-        observed = Observed.of(model, rows, called, seed)
-        tell(AFTER["observed"])
-        quality = Quality.of(model, rows, seed)
+        data = DataSection.of(model, rows, called, seed)
+        tell(AFTER["data"])
+        quality = QualitySection.of(model, rows, seed)
         tell(AFTER["quality"])
         wide = AFTER["bands"] - AFTER["quality"]
+        components = Components.of(model.row_space_)
         bands = SpectrumBands.of(
             model,
             rows,
-            Components.of(model).number,
+            components.number,
             seed,
             lambda done, total: tell(AFTER["quality"] + wide * done // total),
             earned=quality.earned,
         )
-        found = Found.of(model, called, bands, weighted=observed.weighted)
+        row_space = RowSpaceSection.of(model, called, components, bands, weighted=data.weighted)
         tell(AFTER["bands"])
-        return cls(title, observed, found, quality, Made.of(model, seed, panel=rows, weighted=observed.weighted))
+        provenance = ProvenanceSection.of(model, seed, panel=rows, weighted=data.weighted)
+        return cls(title, data, row_space, quality, provenance)
 
     @property
     def sections(self) -> tuple[Section, ...]:
         """In the order of the page."""
-        return self.observed, self.found, self.quality, self.made
+        return self.data, self.row_space, self.quality, self.provenance
 
     def html(self) -> str:
         """The page: one file that needs no other."""
@@ -142,29 +144,29 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers of the page, as JSON takes them: columns with id and name, nothing infinite or NaN."""
-        found = {section.anchor: section.to_dict() for section in self.sections}
-        return dict(_finite({"title": self.title, **found}))
+        numbers = {section.anchor: section.to_dict() for section in self.sections}
+        return dict(_finite({"title": self.title, **numbers}))
 
     def _repr_html_(self) -> str:
         return framed(self._content())
 
     def _content(self) -> str:
-        short = [text(one.in_short) for one in (self.observed, self.found, self.quality) if one.in_short]
-        links = "".join(f'<a href="#{one.anchor}">{text(one.title)}</a>' for one in self.sections)
-        sections = "".join(one.html() for one in self.sections)
+        short = [text(section.in_short) for section in self.sections if section.in_short]
+        links = "".join(f'<a href="#{section.anchor}">{text(section.title)}</a>' for section in self.sections)
+        sections = "".join(section.html() for section in self.sections)
         return (
-            f'<header><h1>{text(self.title)}</h1>{said(short)}</header><nav aria-label="Sections">{links}</nav>'
+            f'<header><h1>{text(self.title)}</h1>{bullets(short)}</header><nav aria-label="Sections">{links}</nav>'
             f"<main>{sections}</main><footer><p>Made by onesided {text(__version__)}. Every number on this page is "
             "defined at the end of its section.</p></footer>"
         )
 
 
-def _names_of(model: OneSidedCompletion, names: Any) -> Names:
-    if isinstance(names, Names):
+def _names_of(model: OneSidedCompletion, names: Any) -> ColumnNames:
+    if isinstance(names, ColumnNames):
         return names
     if isinstance(names, str | os.PathLike):
-        return read_names(names, model.column_ids_)
-    return Names(model.column_ids_, dict(names or {}))
+        return read_column_names(names, model.column_ids_)
+    return ColumnNames(model.column_ids_, dict(names or {}))
 
 
 def _panel_of(model: OneSidedCompletion, panel: Any) -> Panel | None:
@@ -184,9 +186,12 @@ def _panel_of(model: OneSidedCompletion, panel: Any) -> Panel | None:
 
 def _aligned(panel: Panel, column_ids: Array) -> Panel:
     """The panel with its columns in the order of the model's; ids are compared as they are written."""
-    known, given = ([str(one) for one in ids.tolist()] for ids in (column_ids, panel.column_ids))
-    place = {one: position for position, one in enumerate(known)}
-    strangers, lost = [one for one in given if one not in place], sorted(set(known) - set(given))
+    of_model, of_panel = ([str(column_id) for column_id in ids.tolist()] for ids in (column_ids, panel.column_ids))
+    place = {column_id: position for position, column_id in enumerate(of_model)}
+    strangers, lost = (
+        [column_id for column_id in of_panel if column_id not in place],
+        sorted(set(of_model) - set(of_panel)),
+    )
     expected = "expected the panel that the model was fitted to: give that, or fit a model to this one"
     if strangers:
         raise InputError(
@@ -196,24 +201,24 @@ def _aligned(panel: Panel, column_ids: Array) -> Panel:
     if lost:
         raise InputError(f"the panel lacks {counted(len(lost), 'column')} of the model: {examples(lost)}; {expected}")
     entries = (panel.indptr, panel.columns, panel.values, panel.n_columns)
-    as_text = Panel(*entries, column_ids=np.array(given, dtype=object))
-    aligned = as_text.align_columns(np.array(known, dtype=object))
+    as_text = Panel(*entries, column_ids=np.array(of_panel, dtype=object))
+    aligned = as_text.align_columns(np.array(of_model, dtype=object))
     return Panel(
         aligned.indptr,
         aligned.columns,
         aligned.values,
-        len(known),
+        len(of_model),
         column_ids=column_ids,
         row_weights=panel.row_weights,
     )
 
 
-def _finite(one: Any) -> Any:
+def _finite(value: Any) -> Any:
     """Plain values, with None for what is infinite or NaN."""
-    if isinstance(one, Mapping):
-        return {name: _finite(item) for name, item in one.items()}
-    if isinstance(one, list | tuple):
-        return [_finite(item) for item in one]
-    if isinstance(one, np.generic):
-        one = one.item()
-    return None if isinstance(one, float) and not np.isfinite(one) else one
+    if isinstance(value, Mapping):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not np.isfinite(value) else value

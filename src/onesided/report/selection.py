@@ -16,17 +16,17 @@ DIAGONALS = {"free": "diagonal free", "fit": "diagonal fitted"}
 
 def held_out_curve(trials: tuple[Trial, ...]) -> str:
     """The score of every setting against its rank, with the reading of it."""
-    chosen = next(one for one in trials if one.chosen)
-    kinds = sorted({_kind(one) for one in trials}, key=lambda kind: (kind != _kind(chosen), kind))
+    chosen = next(trial for trial in trials if trial.chosen)
+    kinds = sorted({_kind(trial) for trial in trials}, key=lambda kind: (kind != _kind(chosen), kind))
     best = trials[0]
 
     def draw(axis: Any) -> None:
         for k, kind in enumerate(kinds):
-            path = sorted((one for one in trials if _kind(one) == kind), key=lambda one: one.rank)
+            path = sorted((trial for trial in trials if _kind(trial) == kind), key=lambda trial: trial.rank)
             axis.errorbar(
-                [one.rank for one in path],
-                [one.score for one in path],
-                [one.standard_error for one in path],
+                [trial.rank for trial in path],
+                [trial.score for trial in path],
+                [trial.standard_error for trial in path],
                 color=(FIRST, SECOND, MUTED, INK)[k % 4],
                 marker="os^D"[k % 4],
                 markersize=3.5,
@@ -39,15 +39,15 @@ def held_out_curve(trials: tuple[Trial, ...]) -> str:
         axis.set_ylabel("held-out log score (nats)")
         whole_numbers(axis.xaxis)
         few_numbers(axis.yaxis, plain=False)
-        low = min(one.score for one in trials)
-        high = max(one.score + one.standard_error for one in trials)
+        low = min(trial.score for trial in trials)
+        high = max(trial.score + trial.standard_error for trial in trials)
         axis.set_ylim(low - 0.06 * (high - low) - 1e-9, high + 0.06 * (high - low) + 1e-9)
         axis.figure.legend(loc="outside upper left", ncols=1, borderaxespad=0.2)
 
-    last = " No larger rank was tried." if chosen.rank == max(one.rank for one in trials) else ""
+    last = " No larger rank was tried." if chosen.rank == max(trial.rank for trial in trials) else ""
     within = "which scored best" if chosen == best else f"close to the best score, {fixed(best.score, 4)}"
-    zero = [one for one in trials if one.rank == 0]
-    gain = f"; rank 0 comes to {fixed(max(one.score for one in zero), 4)}" if zero and chosen.rank > 0 else ""
+    zero = [trial for trial in trials if trial.rank == 0]
+    gain = f"; rank 0 comes to {fixed(max(trial.score for trial in zero), 4)}" if zero and chosen.rank > 0 else ""
     return figure(
         drawn("held-out", draw, height=3.1 + 0.17 * len(kinds)),
         "Line chart: the held-out score of every setting that was tried against its rank",
@@ -58,19 +58,19 @@ def held_out_curve(trials: tuple[Trial, ...]) -> str:
 
 def settings_tried(selection: Selection) -> str:
     """All settings as a table."""
-    places = decimals(max(one.rmse for one in selection.trials), 4)
+    places = decimals(max(trial.rmse for trial in selection.trials), 4)
     rows = [
         [
-            str(one.rank),
-            one.center,
-            one.diagonal,
-            fixed(one.score, 4),
-            fixed(one.standard_error, 4),
-            fixed(one.rmse, places),
+            str(trial.rank),
+            trial.center,
+            trial.diagonal,
+            fixed(trial.score, 4),
+            fixed(trial.standard_error, 4),
+            fixed(trial.rmse, places),
         ]
-        for one in selection.trials
+        for trial in selection.trials
     ]
-    chosen = next(k for k, one in enumerate(selection.trials) if one.chosen)
+    chosen = next(k for k, trial in enumerate(selection.trials) if trial.chosen)
     head = ["rank", "center", "diagonal", "log score", "± to best", "RMSE"]
     title = f"{counted(len(rows), 'setting')} tried, best first; the one chosen stands out"
     return table(title, head, rows, numbers=[0, 3, 4, 5], chosen=chosen)

@@ -16,9 +16,9 @@ from onesided.report.svg import FIRST, SECOND, drawn, plain_numbers, round_steps
 LINES = 12  # of the table
 
 
-def spectrum(found: Components, around: SpectrumBands) -> str:
+def spectrum(components: Components, around: SpectrumBands) -> str:
     """The eigenvalues of the components that matter, with their bands, and the reading of it."""
-    values = np.array([one.eigenvalue for one in found.leading])
+    values = np.array([component.eigenvalue for component in components.leading])
     ranks = np.arange(1, len(values) + 1)
     bands, firm = around.bands, around.number
     logarithmic = values.max() > 20 * values.min()
@@ -55,10 +55,10 @@ def spectrum(found: Components, around: SpectrumBands) -> str:
 
     half = int(np.searchsorted(np.cumsum(values), values.sum() / 2)) + 1
     first = f"The first {half} of {len(values)} components hold" if half > 1 else "The first component holds"
-    told = ""
+    how_many = ""
     if bands is not None and firm < len(values):
         drawn_for = f"Bands are drawn for the first {firm}" if firm > 1 else "A band is drawn for the first alone"
-        told = (
+        how_many = (
             f" {drawn_for}: so many of the {len(values)} directions of the row space stay within 0.4 radians when rows "
             "are resampled."
         )
@@ -68,23 +68,23 @@ def spectrum(found: Components, around: SpectrumBands) -> str:
         + (", on a logarithmic scale" if logarithmic else "")
         + (", with bands" if bands is not None else ""),
         f"{first} at least half of the variance that all components have; the largest eigenvalue is "
-        f"{number(values[0])}, the last {number(values[-1])}.{told}",
+        f"{number(values[0])}, the last {number(values[-1])}.{how_many}",
     )
 
 
-def eigenvalues(found: Components, around: SpectrumBands) -> str:
+def eigenvalues(components: Components, around: SpectrumBands) -> str:
     """The same as a table."""
     bands = around.bands
     head, numbers = ["component", "eigenvalue", "share of variance"], [1, 2]
     rows = []
-    for k, one in enumerate(found.leading[:LINES]):
-        row = [str(k + 1), number(one.eigenvalue), share(one.share)]
+    for k, component in enumerate(components.leading[:LINES]):
+        row = [str(k + 1), number(component.eigenvalue), share(component.share)]
         if bands is not None:
             has = k < around.number
             row.append(f"{number(bands.lower[k])} to {number(bands.upper[k])}" if has else "not to be told")
         rows.append(row)
     if bands is not None:
         head, numbers = [*head, "90% band"], [*numbers, 3]
-    more = found.number - len(rows)
+    more = components.number - len(rows)
     left = sentence(f"{counted(more, 'more component is', 'more components are')} not listed.") if more else ""
     return f"<div>{table('Eigenvalues', head, rows, numbers=numbers)}{left}</div>"

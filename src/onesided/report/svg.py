@@ -94,7 +94,7 @@ def themed(svg: str, name: str) -> str:
     svg = re.sub(r"font: (?:\w+ )?([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
     svg = svg.replace("stroke-miterlimit: 100000; ", "")
     used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', svg))
-    svg = re.sub(r' id="([^"]*)"', lambda one: f' id="{name}-{one[1]}"' if one[1] in used else "", svg)
+    svg = re.sub(r' id="([^"]*)"', lambda match: f' id="{name}-{match[1]}"' if match[1] in used else "", svg)
     svg = re.sub(r'(url\(#|href="#)', rf"\1{name}-", svg)
     return re.sub(r"\s*\n\s*", " ", svg).strip()
 
@@ -120,7 +120,7 @@ def plain_numbers(axis: Any) -> None:
     """Tick labels as the text of the page has its numbers."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    axis.set_major_formatter(FuncFormatter(lambda one, _: number(one)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     axis.set_minor_formatter(NullFormatter())
 
 
@@ -198,9 +198,9 @@ def in_letters(label: str) -> float:
     >>> in_letters("tea"), in_letters("寿司")
     (1.92, 2.0)
     """
-    broad = sum(width(one) == 2 or one.isupper() or one in BROAD for one in label)
+    broad = sum(width(letter) == 2 or letter.isupper() or letter in BROAD for letter in label)
     return round(1.0 * broad + 0.64 * (len(label) - broad), 6)
 
 
-def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _overlap(box: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]

@@ -25,6 +25,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import partial, reduce
 from itertools import groupby, islice
 from types import BuiltinFunctionType, FunctionType
@@ -294,7 +295,7 @@ def fetched(results: Any) -> Any:
         while isinstance(cause, RayTaskError):
             cause = cause.cause
         if isinstance(cause, InputError):
-            raise InputError(*cause.args) from None
+            raise copy(cause) from None
         if isinstance(cause, ObjectLostError):
             raise _lost(cause) from error
         raise

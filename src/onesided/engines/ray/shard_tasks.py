@@ -43,7 +43,7 @@ def noting_rows(at: tuple[int, int]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{error} (found in rows {at[0]:,} to {at[1] - 1:,})") from error
+        raise error.followed_by(f" (found in rows {at[0]:,} to {at[1] - 1:,})") from error
 
 
 def on_rows(rows: Rows, weights: Array | None, n_columns: int, at: tuple[int, int], task: Any, *given: Any) -> Any:

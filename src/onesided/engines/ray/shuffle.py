@@ -38,7 +38,7 @@ import ray.data
 
 from onesided.engines.ray.cluster import Ref, current, fetched
 from onesided.engines.ray.sources import Source, blocks_of, files, tables_of, units_of
-from onesided.errors import InputError, counted, shown
+from onesided.errors import EXPECTED, FOUND, InputError, counted, shown
 from onesided.panels.csr import LARGEST_VALUE, Duplicates, NonFinite, check_options, compress
 from onesided.panels.ids import encode_ids
 
@@ -94,8 +94,11 @@ def gather(
     check_options(duplicates, non_finite)
     if duplicates == "last" and isinstance(data, ray.data.Dataset):
         raise InputError(
-            'duplicates="last" asks which line came last, and the lines of a dataset have no order; choose "mean" or '
-            '"sum", or give Parquet files, which have one'
+            f"{FOUND} asks which line came last, and the lines of a dataset have no order; choose "
+            '"mean" or "sum", or give Parquet files, which have one',
+            option="duplicates",
+            found="last",
+            expected=["mean", "sum"],
         )
     task = current().spread_out
     asked = {"row": row, "column": column, "value": value}
@@ -193,7 +196,9 @@ class _Survey:
             row, column = map(shown, self.non_finite)
             raise InputError(
                 f"{self.where} has {' and '.join(parts)} (first at row {row}, column {column}); "
-                'drop them or pass non_finite="drop"'
+                f"drop them or pass {EXPECTED}",
+                option="non_finite",
+                expected=["drop"],
             )
         if self.largest > LARGEST_VALUE:
             raise InputError(
@@ -315,7 +320,7 @@ class _Facts(NamedTuple):
     row_counts: Array
     dropped: int
     merged: int
-    repeated: str  # why duplicates are refused
+    repeated: InputError | None  # why duplicates are refused
 
 
 def _joined(
@@ -354,12 +359,13 @@ def _ordered(
     # What repeats is to be counted, to be refused by one who knows how often it does elsewhere.
     indptr, columns, kept = compress(*entries, "last" if duplicates == "refuse" else duplicates, non_finite)
     dropped = int(len(values) - np.isfinite(values).sum())
-    merged, repeated = len(values) - dropped - len(kept), ""
+    merged = len(values) - dropped - len(kept)
+    repeated: InputError | None = None
     if merged and duplicates == "refuse":
         try:
             compress(*entries, duplicates, non_finite)
         except InputError as error:
-            repeated = str(error)
+            repeated = error.with_traceback(None)  # which holds the rows
     facts = _Facts(np.diff(indptr).astype(np.int32), dropped, merged, repeated)
     return columns, kept, _arrow_ids(ids, parts[0][0].type), facts
 
@@ -367,9 +373,10 @@ def _ordered(
 def _check_repeated(facts: list[_Facts]) -> None:
     """Refuse duplicates in the words of ``compress``, which counted those of a range, with the count of all."""
     first = next((one for one in facts if one.repeated), None)
-    if first:
+    if first and first.repeated:
         said, meant = (
             counted(number, "entry repeats", "entries repeat")
             for number in (first.merged, sum(one.merged for one in facts))
         )
-        raise InputError(meant + first.repeated.removeprefix(said))
+        text = meant + first.repeated.template.removeprefix(said)
+        raise InputError(text, option="duplicates", expected=first.repeated.expected)

@@ -206,7 +206,7 @@ def tables_of(sources: list[Source], blocks: Iterable[Any]) -> Iterator[tuple[So
             ids = _plain_ids(table.column(row), row), _plain_ids(table.column(column), column)
             yield source, *ids, entry_values(table.column(value), value)
         except InputError as error:
-            raise InputError(f"{error} (found in {source.path})") from error
+            raise error.followed_by(f" (found in {source.path})") from error
 
 
 def _plain_ids(given: Any, name: str) -> Any:

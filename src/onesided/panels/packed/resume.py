@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onesided.errors import InputError, counted
+from onesided.errors import EXPECTED, InputError, counted
 from onesided.panels.table_files import Progress
 from onesided.storage.atomic import written_beside
 
@@ -115,7 +115,9 @@ class Workshop:
             rows: list[Any] = self.connection.execute(query, parameters).fetchall()
         except duckdb.OutOfMemoryException as error:
             raise InputError(
-                f"{self.memory} megabytes are too little to sort these entries; allow more with memory="
+                f"{self.memory} megabytes are too little to sort these entries; allow more with {EXPECTED}",
+                option="memory",
+                found=self.memory,
             ) from error
         except (duckdb.InterruptException, RuntimeError) as error:
             if "nterrupt" in str(error):  # by Ctrl-C, whichever of the two it is told by

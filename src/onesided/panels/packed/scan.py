@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onesided.errors import InputError, counted, shown
+from onesided.errors import EXPECTED, InputError, counted, shown
 from onesided.panels.csr import LARGEST_VALUE, NonFinite
 from onesided.panels.packed.resume import LINES, Finished, Workshop
 from onesided.panels.table_files import Progress, plain_integers, stream_table
@@ -189,7 +189,9 @@ def check_values(read: list[Read], kinds: dict[str, str], non_finite: NonFinite)
         first = next(one.found["first_non_finite"] for one in read if one.found["first_non_finite"])
         raise InputError(
             f"{value_name(read)} has {' and '.join(parts)} (first at {place(first, kinds)}); "
-            'drop them or pass non_finite="drop"'
+            f"drop them or pass {EXPECTED}",
+            option="non_finite",
+            expected=["drop"],
         )
     largest = max(one.found["largest"] for one in read)
     if largest > LARGEST_VALUE:

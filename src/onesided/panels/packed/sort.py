@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.errors import InputError, counted
+from onesided.errors import EXPECTED, InputError, counted
 from onesided.panels.csr import Duplicates, NonFinite, check_options, check_shape, compress
 from onesided.panels.packed.format import HEADER, PackedWriter, is_packed, publish, read_header
 from onesided.panels.packed.resume import Bar, Workshop, scanned
@@ -227,7 +227,7 @@ def _compress_blocks(
                 writer.close()
     assert writer is not None
     if example is not None:
-        raise InputError(_repeats(work, read, kinds, repeated, example))
+        raise _repeats(work, read, kinds, repeated, example)
     return writer
 
 
@@ -273,14 +273,18 @@ def _first_repeated(rows: Array, columns: Array, finite: Array) -> tuple[int, in
     return int(rows[k]), int(columns[k])
 
 
-def _repeats(work: Workshop, read: list[Read], kinds: dict[str, str], count: int, example: tuple[Any, Any]) -> str:
+def _repeats(
+    work: Workshop, read: list[Read], kinds: dict[str, str], count: int, example: tuple[Any, Any]
+) -> InputError:
     (first,), (second,) = work.sql(
         f"SELECT value FROM {scanned(*(one.entries for one in read))} "
         "WHERE row_id = ? AND column_id = ? AND isfinite(value) ORDER BY line LIMIT 2",
         *map(str, example),
     )
-    return (
+    return InputError(
         f"{counted(count, 'entry repeats', 'entries repeat')} an earlier (row, column) pair, "
         f"for example {place(example, kinds)} with values {first:g} and {second:g}; "
-        'say how to merge them: duplicates="mean", "sum" or "last"'
+        f"say how to merge them: {EXPECTED}",
+        option="duplicates",
+        expected=["mean", "sum", "last"],
     )

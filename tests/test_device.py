@@ -50,7 +50,7 @@ def mixture(n=800, d=30, seed=0, dtype=np.float64, weighted=True):
 
 
 def there(panel, **options):
-    return panel.at(device.Place(panel, DEVICE, **options))
+    return panel.at(device.GpuPlace(panel, DEVICE, **options))
 
 
 def apart(X, Y):
@@ -255,7 +255,7 @@ def test_what_does_not_fit_is_said_beforehand():
     with pytest.raises(
         InputError, match=r"a fit of rank 7 to 30 columns needs .* on the device .* choose a lower rank"
     ):
-        device.Place(panel, DEVICE, rank=7, memory=1000)
+        device.GpuPlace(panel, DEVICE, rank=7, memory=1000)
 
 
 def test_memory_that_runs_out_names_the_way_out(monkeypatch):
@@ -291,7 +291,7 @@ def test_rows_without_entries_tell_nothing():
 
 def test_ranks_beyond_what_a_pass_holds():
     with pytest.raises(InputError, match=r"rank=128: on a device at most 127; choose a lower one"):
-        device.Place(mixture(100), DEVICE, rank=128)
+        device.GpuPlace(mixture(100), DEVICE, rank=128)
 
 
 def test_a_model_that_was_fitted_can_be_used(monkeypatch):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from onesided.estimators.completion import OneSidedCompletion
-    from onesided.panels.panel import Panel
+    from onesided.panels.panel_like import PanelLike
     from onesided.privacy import Privacy
 
 READING = ("row", "column", "value", "duplicates", "non_finite")
@@ -250,21 +250,21 @@ def fit(
 
 def _on_cluster(
     table: str, reading: dict[str, Any], address: str | None, device: str
-) -> tuple[Panel, dict[str, int], Callable[[], str]]:
+) -> tuple[PanelLike, dict[str, int], Callable[[], str]]:
     """The panel of a table on a Ray cluster, lines that are not among its entries, and what tells how it goes there."""
-    from onesided.engines.placement import naming_the_package, on_cluster
+    from onesided.engines.placement import explaining_missing_ray, on_cluster
     from onesided.panels.packed.format import is_packed
 
-    with naming_the_package():
+    with explaining_missing_ray():
         from onesided.engines.ray import connect, current, read
     connect(address)
     path = Path(table)
     if not is_packed(path) and (path.is_dir() or path.suffix in (".parquet", ".pq")):
         with passes("Reading"):
             panel = read(path, **reading, device=device)
-        return panel, panel.left_out, current().told
+        return panel, panel.left_out, current().throughput
     here, left_out = read_panel(table, **reading)
-    return on_cluster(here, device), left_out, current().told
+    return on_cluster(here, device), left_out, current().throughput
 
 
 def _listed(columns: str | None) -> Any:

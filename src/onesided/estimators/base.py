@@ -22,6 +22,7 @@ from onesided.pairs.measured import Measured
 from onesided.panels.convert import column_names
 from onesided.panels.files import add_panel, stored_panel
 from onesided.panels.panel import Panel, as_panel
+from onesided.panels.panel_like import AnyPanel, PanelLike
 from onesided.storage.archive import Archive, read, write
 
 Array = npt.NDArray[Any]
@@ -41,7 +42,7 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     eigenvalues_: Array
     solve_: SolveResult
 
-    def _read_for_fit(self, X: Any) -> Panel:
+    def _read_for_fit(self, X: Any) -> PanelLike:
         """The panel to fit. What an earlier fit left is forgotten: should this one fail, the estimator is unfitted."""
         self._forget()
         panel = self._read(X, reset=True)
@@ -55,7 +56,7 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
 
-    def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> Panel:
+    def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> PanelLike:
         """Rows over the model's columns: matched by id where both have ids, otherwise by position."""
         check_is_fitted(self)
         check_choice("unknown", unknown, ("refuse", "drop"))
@@ -70,8 +71,8 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             )
         return panel
 
-    def _read(self, X: Any, *, reset: bool) -> Panel:
-        if isinstance(X, Panel):
+    def _read(self, X: Any, *, reset: bool) -> PanelLike:
+        if isinstance(X, PanelLike):
             return X
         if hasattr(X, "tocoo"):
             validate_data(self, X, reset=reset, skip_check_array=True)
@@ -103,7 +104,7 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         with single_blas_thread():
             return -mean_squared_pair_error(panel, self.second_moment_.low_rank.factor)
 
-    def _set_row_space(self, measured: Measured, panel: Panel | None) -> None:
+    def _set_row_space(self, measured: Measured, panel: PanelLike | None) -> None:
         """Set what follows from the fitted arrays, the second moment among it."""
         raise NotImplementedError
 
@@ -202,7 +203,7 @@ def generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
 
 
-def with_weights_as_counts(panel: Panel) -> Panel:
+def with_weights_as_counts(panel: AnyPanel) -> AnyPanel:
     """The panel as it is, or with weights of mean one where all are below one and so cannot count rows."""
     used = panel.row_weights[panel.row_weights > 0]
     if len(used) == 0 or used.max() >= 1:

@@ -50,7 +50,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from onesided.arrays import host, namespace
 from onesided.engines.engine import engine_for
-from onesided.engines.placement import WORTH, naming_the_way_out, placed, read_on_cluster
+from onesided.engines.placement import WORTH, explaining_gpu_memory, placed, read_on_cluster
 from onesided.errors import InputError
 from onesided.estimators.base import OneSidedEstimator, Unknown, generator, warn_of_parts, with_weights_as_counts
 from onesided.fitting.blending import Blend, blended_means, choose_blend
@@ -83,8 +83,7 @@ from onesided.model.similarity import Similar, correlations, standard_errors
 from onesided.model.uncertainty import Bootstrap
 from onesided.pairs.measured import Measured
 from onesided.panels.fingerprint import fingerprint
-from onesided.panels.ids import known_positions
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 from onesided.privacy.central import release_by_pairs
 from onesided.privacy.curator import Account, Curator, Release
 from onesided.privacy.gradient import release_by_gradient
@@ -306,14 +305,14 @@ class OneSidedCompletion(OneSidedEstimator):
                 raise
         else:
             rng = generator(self.random_state)
-            with naming_the_way_out():
+            with explaining_gpu_memory():
                 self._fit_openly(with_weights_as_counts(self._placed(panel)), rng, progress, checkpoint)
         self.making_ = Provenance(perf_counter() - began if self.privacy is None else None)
         return self
 
     def _fit_openly(
         self,
-        panel: Panel,
+        panel: PanelLike,
         rng: np.random.Generator,
         progress: Progress | None,
         checkpoint: str | PathLike[str] | None = None,
@@ -339,12 +338,12 @@ class OneSidedCompletion(OneSidedEstimator):
         self.factor_ = found.factor
         self.row_noise_ = BestLinearPredictor.of(found).learn_row_noise(panel)
         self.privacy_: Account | None = None
-        self._set_row_space(Measured.from_panel(panel), panel.at(None), engine_for(panel).array)
+        self._set_row_space(Measured.from_panel(panel), panel.at_home(), engine_for(panel).array)
         warn_of_parts(self.measured_, stacklevel=4)
 
     def _fit_privately(
         self,
-        panel: Panel,
+        panel: PanelLike,
         privacy: Privacy,
         progress: Progress | None,
         checkpoint: str | PathLike[str] | None,
@@ -385,7 +384,7 @@ class OneSidedCompletion(OneSidedEstimator):
         self.privacy_ = released.account
         self._set_row_space(released.measured, None)
 
-    def _affordable_rank(self, panel: Panel) -> int:
+    def _affordable_rank(self, panel: PanelLike) -> int:
         """The rank given, where nothing is asked for that the budget does not pay."""
         if self.rank == "auto":
             raise InputError(
@@ -410,7 +409,7 @@ class OneSidedCompletion(OneSidedEstimator):
             )
         return int(self.rank)
 
-    def _placed(self, panel: Panel) -> Panel:
+    def _placed(self, panel: PanelLike) -> PanelLike:
         """The panel where its passes are to run."""
         if self.rank != "auto":
             largest = int(self.rank)
@@ -418,7 +417,7 @@ class OneSidedCompletion(OneSidedEstimator):
             largest = max(affordable_ranks(panel.n_columns, self._refines(panel.n_columns)), default=0)
         return placed(panel, self.device, engine=self.engine, rank=largest, deterministic=self.deterministic)
 
-    def _read(self, X: Any, *, reset: bool) -> Panel:
+    def _read(self, X: Any, *, reset: bool) -> PanelLike:
         is_path, is_dataset = isinstance(X, (str, PathLike)), type(X).__module__.startswith("ray.data")
         if (is_path or is_dataset) and self.engine == "ray":
             return read_on_cluster(X, device=self.device)
@@ -429,14 +428,14 @@ class OneSidedCompletion(OneSidedEstimator):
             )
         return super()._read(X, reset=reset)
 
-    def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> Panel:
+    def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> PanelLike:
         panel = super()._read_for_use(X, unknown)
         here = self.engine == "ray" and panel.n_entries < WORTH  # too few to travel
         where = {"engine": "local", "device": "cpu"} if here else {"engine": self.engine, "device": self.device}
         return placed(panel, **where, rank=self.rank_, deterministic=self.deterministic)
 
     def _choose(
-        self, panel: Panel, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
+        self, panel: PanelLike, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
     ) -> tuple[Setting, Selection | None]:
         """The setting to fit: what was given, and the rest by held-out rows."""
         refined = self._refines(panel.n_columns)
@@ -491,13 +490,15 @@ class OneSidedCompletion(OneSidedEstimator):
         check_is_fitted(self)
         return self._setting(self.rank_, self.center_, self.diagonal_, self.refinement_ is not None)
 
-    def _choose_blend(self, panel: Panel, setting: Setting, seed: int, progress: Progress | None, work: Work) -> Blend:
+    def _choose_blend(
+        self, panel: PanelLike, setting: Setting, seed: int, progress: Progress | None, work: Work
+    ) -> Blend:
         if self.blend is None or self.privacy is not None or (self.blend == "auto" and not enough_rows(panel)):
             return Blend()  # a private model has no panel to measure entries in
         if self.blend != "auto":
             return Blend(float(self.blend))
 
-        def fit(rows: Panel) -> RowSpace:
+        def fit(rows: PanelLike) -> RowSpace:
             return fit_row_space(rows, setting, seed, passes=SEARCH_PASSES, progress=progress, work=work)
 
         return Blend(**work.done(lambda: asdict(choose_blend(panel, fit, seed))))
@@ -507,7 +508,7 @@ class OneSidedCompletion(OneSidedEstimator):
             return self.refine == "variational"
         return working_memory(n_columns, 1 if self.rank == "auto" else self.rank) <= MEMORY
 
-    @naming_the_way_out()
+    @explaining_gpu_memory()
     def transform(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
         """Coordinates of rows on ``components_``: ``transform(X) @ components_ + mean_`` predicts them.
 
@@ -519,7 +520,7 @@ class OneSidedCompletion(OneSidedEstimator):
         coordinates = predictor.coordinates(self._read_for_use(X, unknown))
         return np.asarray(coordinates @ (predictor.loadings.T @ self.components_.T))
 
-    @naming_the_way_out()
+    @explaining_gpu_memory()
     def impute(self, X: Any, *, return_std: bool = False, unknown: Unknown = "refuse") -> Array | tuple[Array, Array]:
         """Rows filled in, as a dense array; observed entries stay as they are.
 
@@ -536,7 +537,7 @@ class OneSidedCompletion(OneSidedEstimator):
         filled = predictor.impute(panel)
         return (filled, predictor.deviations(panel)) if return_std else filled
 
-    @naming_the_way_out()
+    @explaining_gpu_memory()
     def impute_at(
         self, X: Any, rows: Any, columns: Any, *, return_std: bool = False, unknown: Unknown = "refuse"
     ) -> Array | tuple[Array, Array]:
@@ -562,7 +563,7 @@ class OneSidedCompletion(OneSidedEstimator):
         """
         predictor = self._predictor()
         check_number(n)
-        (position,) = known_positions(self.column_ids_, [column], "column")
+        (position,) = self.second_moment_.column_index.positions([column])
         parts, supported = self.measured_.parts, self.measured_.supported
         linked = supported & (parts == parts[position]) & supported[position]
         linked[position] = False
@@ -578,7 +579,7 @@ class OneSidedCompletion(OneSidedEstimator):
             for j, error, count in zip(best, errors, counts, strict=True)
         ]
 
-    @naming_the_way_out()
+    @explaining_gpu_memory()
     def recommend(self, X: Any, n: int = 10, *, unknown: Unknown = "refuse") -> list[list[Recommended]]:
         """For each row of X, its n unseen columns of the highest predicted values, best first.
 
@@ -604,7 +605,7 @@ class OneSidedCompletion(OneSidedEstimator):
             for one in best
         ]
 
-    @naming_the_way_out()
+    @explaining_gpu_memory()
     def bootstrap(
         self, *, replicates: int = 50, random_state: Any = None, progress: Replicated | None = None
     ) -> Bootstrap:
@@ -641,7 +642,7 @@ class OneSidedCompletion(OneSidedEstimator):
         return self.bootstrap_
 
     def _set_row_space(
-        self, measured: Measured, panel: Panel | None, array: Callable[[Array], Any] = np.asarray
+        self, measured: Measured, panel: PanelLike | None, array: Callable[[Array], Any] = np.asarray
     ) -> None:
         """``array`` brings the loadings to where they are turned to their axes."""
         self.measured_ = measured

@@ -29,6 +29,7 @@ from onesided.pairs.column_sums import column_sums, largest_value
 from onesided.pairs.lookup import some_columns
 from onesided.pairs.moments import PairMoments, hajek_at
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -63,7 +64,7 @@ def blended_means(mean: Array, measured: Array, counts: Array, kappa: float) -> 
     return mean + (measured - mean) * (counts / (counts + kappa))
 
 
-def choose_blend(panel: Panel, fit: Callable[[Panel], RowSpace], rng: int | np.random.Generator = 0) -> Blend:
+def choose_blend(panel: PanelLike, fit: Callable[[PanelLike], RowSpace], rng: int | np.random.Generator = 0) -> Blend:
     """κ and κ' for a panel whose model is fitted by ``fit``; infinite where measurements do not help.
 
     >>> from onesided import synthetic
@@ -80,7 +81,7 @@ def choose_blend(panel: Panel, fit: Callable[[Panel], RowSpace], rng: int | np.r
     if not np.any(weights[panel.row_counts > 1]):
         return Blend()
     kept, columns = some_columns(panel)
-    products = _products(kept, np.flatnonzero(held_out & (panel.row_weights > 0)), rng)
+    products = _products(kept.to_panel(), np.flatnonzero(held_out & (panel.row_weights > 0)), rng)
     if len(np.unique(products.rows)) < FEWEST_ROWS:
         return Blend()
     found = fit(panel.with_row_weights(weights))

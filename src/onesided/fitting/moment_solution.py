@@ -19,7 +19,7 @@ from onesided.fitting.solvers.spectral import spectral_start
 from onesided.model.axes import principal_axes
 from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import column_means, column_sums
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 from onesided.storage.checkpoint import NOWHERE, Work
 
 Array = npt.NDArray[Any]
@@ -30,7 +30,7 @@ NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust singl
 
 
 def moment_solution(
-    panel: Panel,
+    panel: PanelLike,
     *,
     rank: int,
     center: Center = "columns",
@@ -47,6 +47,7 @@ def moment_solution(
 
     The parameters are those of :class:`onesided.OneSidedCompletion`.
 
+    >>> from onesided.panels.panel import Panel
     >>> found = moment_solution(Panel.from_dense([[1.0, 2.0], [2.0, 4.0]]), rank=1, center="none", ridge=0.0)
     >>> (found.factor @ found.factor.T).round(3)[0, 1]
     np.float64(5.0)
@@ -79,7 +80,7 @@ def moment_solution(
 
 
 def moment_objective(
-    panel: Panel, *, center: Center, diagonal: Diagonal, weight_exponent: float, ridge: float
+    panel: PanelLike, *, center: Center, diagonal: Diagonal, weight_exponent: float, ridge: float
 ) -> tuple[Any, RowObjective]:
     """The column means and the loss around them, rows weighed by their number of entries to a power."""
     counts = panel.row_counts
@@ -98,7 +99,7 @@ def moment_objective(
     )
 
 
-def noise_variance(panel: Panel, mean: Any, factor: Any, row_variance: float = 0.0) -> Any:
+def noise_variance(panel: PanelLike, mean: Any, factor: Any, row_variance: float = 0.0) -> Any:
     """ψ_j: what the factor leaves of the variance of an entry, one value for all columns that it places.
 
     The mean over entries of (v − μ_j)² − ‖x_j‖² − τ². A column that is never seen beside another has no factor, so
@@ -118,7 +119,7 @@ def noise_variance(panel: Panel, mean: Any, factor: Any, row_variance: float = 0
     return namespace(norms).where(placed, 0 * norms + max(left, floor), max(total, floor))
 
 
-def check_fittable(panel: Panel, rank: int) -> None:
+def check_fittable(panel: PanelLike, rank: int) -> None:
     """Refuse a panel from which no row space of this rank can be learnt."""
     n, d = panel.shape
     if panel.n_entries == 0 or not np.any(panel.row_weights[panel.row_counts > 0]):

@@ -36,6 +36,7 @@ import numpy.typing as npt
 
 from onesided.arrays import host
 from onesided.engines.engine import Engine, engine_for
+from onesided.engines.placement import placed_like
 from onesided.engines.threads import cut, in_order
 from onesided.errors import InputError
 from onesided.kernels import cpu
@@ -43,6 +44,7 @@ from onesided.kernels.reference import from_half
 from onesided.model.row_space import RowSpace
 from onesided.model.shrinkage import GroupVariances, shrinkage, shrunk
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -95,12 +97,12 @@ class BestLinearPredictor:
         """The predictor from a row space."""
         return cls(found.mean, found.loadings, found.noise_variance, found.spread)
 
-    def coordinates(self, panel: Panel) -> Array:
+    def coordinates(self, panel: PanelLike) -> Array:
         """q of every row: its posterior mean."""
         (q,) = self._solve(panel, lambda q, covariance: (q,))
         return q
 
-    def posteriors(self, panel: Panel) -> tuple[Array, Array]:
+    def posteriors(self, panel: PanelLike) -> tuple[Array, Array]:
         """q of every row, and S, its posterior covariance."""
         q, covariance = self._solve(panel, lambda q, covariance: (q, covariance))
         return q, covariance
@@ -111,7 +113,7 @@ class BestLinearPredictor:
             return np.ones(panel.shape, dtype=bool)
         return self._linked(panel, *np.indices(panel.shape))
 
-    def impute(self, panel: Panel) -> Array:
+    def impute(self, panel: PanelLike) -> Array:
         """Every row filled in; observed entries stay as they are."""
         return np.concatenate([filled for _, _, filled in panel.by_shards(self._impute)])
 
@@ -124,7 +126,7 @@ class BestLinearPredictor:
         filled[observed_positions(panel)] = panel.values
         return filled
 
-    def deviations(self, panel: Panel) -> Array:
+    def deviations(self, panel: PanelLike) -> Array:
         """The standard deviation of each value of :meth:`impute`; zero where it was observed."""
         return np.concatenate([deviation for _, _, deviation in panel.by_shards(self._deviations)])
 
@@ -133,7 +135,7 @@ class BestLinearPredictor:
         step = max(1, CHUNK // max(1, self.loadings.size))
         for first in range(0, panel.n_rows, step):
             rows = np.arange(first, min(first + step, panel.n_rows))
-            part = panel.at(None).take_rows(rows)  # so few that a device would wait for them
+            part = panel.take_rows(rows)  # on the processor: so few that a device would wait for them
             q, covariance = self.posteriors(part)
             variance = self._variance(q, covariance)
             if self._in_parts:
@@ -143,7 +145,7 @@ class BestLinearPredictor:
         deviation[observed_positions(panel)] = 0.0
         return deviation
 
-    def impute_at(self, panel: Panel, rows: Array, columns: Array) -> tuple[Array, Array]:
+    def impute_at(self, panel: PanelLike, rows: Array, columns: Array) -> tuple[Array, Array]:
         """Predictions at positions and their standard deviations, whether or not they were observed."""
         by_row = np.argsort(rows, kind="stable")
         ordered, at = rows[by_row], columns[by_row]
@@ -164,7 +166,7 @@ class BestLinearPredictor:
         for first in range(0, len(rows), step):  # so that no more covariances are held than that
             here = slice(first, first + step)
             asked, u = np.unique(rows[here], return_inverse=True)
-            part = panel.take_rows(asked)
+            part = placed_like(panel.take_rows(asked), panel)
             q, covariance = self.posteriors(part)
             if self._in_parts:
                 u = u + len(asked) * ~self._linked(part, u, columns[here])
@@ -204,7 +206,7 @@ class BestLinearPredictor:
         covariance[:, self.common :, self.common :] = np.eye(q.shape[1] - self.common)
         return q, covariance
 
-    def leave_one_out(self, panel: Panel, weights: Array) -> Array:
+    def leave_one_out(self, panel: PanelLike, weights: Array) -> Array:
         """For each row of positive weight, in order, sums over its entries, each predicted from the others.
 
         The log score, e², e²/s², its square, and the overlap (:func:`onesided.kernels.reference.leave_one_out`).
@@ -212,7 +214,7 @@ class BestLinearPredictor:
         engine = engine_for(panel, weights)
         return host(engine.leave_one_out(self._known(engine)))
 
-    def learn_row_noise(self, panel: Panel) -> RowNoise:
+    def learn_row_noise(self, panel: PanelLike) -> RowNoise:
         """How the rows of a panel differ, those that were fitted."""
         found = GroupVariances(panel.total(self._row_spread))
         return RowNoise(shrinkage(found.within, found.between, LEAST_SHRINKAGE), found.level)
@@ -224,7 +226,7 @@ class BestLinearPredictor:
         _, _, sums, squares, overlap = engine.leave_one_out(self._known(engine)).T
         return np.asarray(GroupVariances.of(sums, squares, counts, overlap=overlap, weights=weights).sums)
 
-    def _scales(self, panel: Panel) -> Array:
+    def _scales(self, panel: PanelLike) -> Array:
         """What the standard deviations of each row are multiplied with."""
         if self.row_noise == RowNoise():
             return np.ones(panel.n_rows)
@@ -250,7 +252,7 @@ class BestLinearPredictor:
     def __getstate__(self) -> dict[str, Any]:
         return {name: one for name, one in self.__dict__.items() if name != "_brought"}  # it need not travel
 
-    def _solve(self, panel: Panel, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
+    def _solve(self, panel: PanelLike, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
         def solve(rows: Panel) -> list[tuple[Array, ...]]:
             engine = engine_for(rows)
             full = (from_half(halves) for halves in engine.row_posteriors(self._known(engine)))
@@ -271,7 +273,7 @@ class LeastSquares:
 
     basis: Array  # U_r, d × r, orthonormal columns
 
-    def coordinates(self, panel: Panel) -> Array:
+    def coordinates(self, panel: PanelLike) -> Array:
         """q of every row."""
         return np.concatenate([q for _, _, q in panel.by_shards(self._coordinates)])
 
@@ -282,7 +284,7 @@ class LeastSquares:
         )
         return q
 
-    def impute(self, panel: Panel) -> Array:
+    def impute(self, panel: PanelLike) -> Array:
         """Every row filled in; observed entries stay as they are."""
         return np.concatenate([filled for _, _, filled in panel.by_shards(self._impute)])
 
@@ -291,7 +293,7 @@ class LeastSquares:
         filled[observed_positions(panel)] = panel.values
         return filled
 
-    def impute_at(self, panel: Panel, rows: Array, columns: Array) -> Array:
+    def impute_at(self, panel: PanelLike, rows: Array, columns: Array) -> Array:
         """Predictions at positions, whether or not they were observed."""
         if len(rows) == 0:
             return np.empty(0)
@@ -309,7 +311,7 @@ def _traces(q: Array, covariance: Array) -> Array:
     return np.asarray(moments[:, rows, columns] * np.where(rows == columns, 1.0, 2.0))
 
 
-def check_positions(panel: Panel, rows: Any, columns: Any) -> tuple[Array, Array]:
+def check_positions(panel: PanelLike, rows: Any, columns: Any) -> tuple[Array, Array]:
     """Row and column positions as integer arrays of one length, inside the panel."""
     rows, columns = np.atleast_1d(np.asarray(rows)), np.atleast_1d(np.asarray(columns))
     if rows.ndim != 1 or rows.shape != columns.shape:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onesided.engines.placement import placed_like
 from onesided.model.imputation import BestLinearPredictor
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -33,7 +34,7 @@ class Recommended:
     standard_deviation: float
 
 
-def best_unseen(predictor: BestLinearPredictor, panel: Panel, candidates: Array, n: int) -> list[Array]:
+def best_unseen(predictor: BestLinearPredictor, panel: PanelLike, candidates: Array, n: int) -> list[Array]:
     """For each row, the positions of at most n of its unseen candidates, best first.
 
     ``candidates`` tells of each column whether it may be recommended at all. Of those that are in another part of the
@@ -42,7 +43,7 @@ def best_unseen(predictor: BestLinearPredictor, panel: Panel, candidates: Array,
     best: list[Array] = []
     step = max(1, CHUNK // max(1, panel.n_columns))
     for first in range(0, panel.n_rows, step):
-        part = panel.take_rows(np.arange(first, min(first + step, panel.n_rows)))
+        part = placed_like(panel.take_rows(np.arange(first, min(first + step, panel.n_rows))), panel)
         values = predictor.impute(part)
         allowed = candidates & predictor.reaches(part)
         allowed[np.repeat(np.arange(part.n_rows), part.row_counts), part.columns] = False

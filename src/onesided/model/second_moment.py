@@ -33,8 +33,9 @@ from onesided.model.uncertainty import Bootstrap
 from onesided.pairs.lookup import MeasuredErrors, measured_errors
 from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments, hajek, hajek_at
-from onesided.panels.ids import known_positions
+from onesided.panels.ids import IdIndex
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 Output = Literal["low_rank", "algorithm1", "blend"]
@@ -106,7 +107,7 @@ class SecondMoment(LinearOperator):
         *,
         mean: Array | None = None,
         column_ids: Array | None = None,
-        panel: Panel | None = None,
+        panel: PanelLike | None = None,
         moments: PairMoments | None = None,
         kappa: float | None = None,
         output: Output = "low_rank",
@@ -120,6 +121,7 @@ class SecondMoment(LinearOperator):
         self.measured, self.panel, self.kappa, self.output = measured, panel, kappa, output
         self._known_moments, self._bootstrap = moments, bootstrap
         self.column_ids = np.arange(d) if column_ids is None else column_ids
+        self.column_index = IdIndex(self.column_ids, "column")
         if output != "low_rank" and panel is None and not (output == "blend" and kappa == np.inf):
             raise InputError(
                 f"the output {output!r} needs measured entries, and this model was saved without its panel; "
@@ -157,7 +159,7 @@ class SecondMoment(LinearOperator):
             bootstrap=self._bootstrap,
             common=self.common,
         )
-        for name in ("_errors", "_moments"):
+        for name in ("_errors", "_moments", "column_index"):
             if name in self.__dict__:
                 view.__dict__[name] = self.__dict__[name]
         return view
@@ -168,7 +170,7 @@ class SecondMoment(LinearOperator):
                 f"index the second moment by two column ids, for example T[3, 7]; found {ids!r}. "
                 "For several entries use block(rows, columns), for all to_dense()"
             )
-        i, j = known_positions(self.column_ids, ids, "column")
+        i, j = self.column_index.positions(ids)
         count: float | None
         if i == j:
             count = float(self.measured.counts[i])

@@ -38,6 +38,7 @@ import numpy.typing as npt
 
 from onesided.model.imputation import BestLinearPredictor
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -80,7 +81,7 @@ def deviations(predictor: BestLinearPredictor) -> Array:
 
 
 def standard_errors(
-    predictor: BestLinearPredictor, panel: Panel, column: int, others: Array, rng: np.random.Generator
+    predictor: BestLinearPredictor, panel: PanelLike, column: int, others: Array, rng: np.random.Generator
 ) -> Array:
     """Of ρ of a column with others."""
     X, s = _loadings(predictor), deviations(predictor)
@@ -94,7 +95,7 @@ def _loadings(predictor: BestLinearPredictor) -> Array:
     return predictor.loadings[:, predictor.common :]
 
 
-def _covariance(predictor: BestLinearPredictor, panel: Panel, column: int, rng: np.random.Generator) -> Array:
+def _covariance(predictor: BestLinearPredictor, panel: PanelLike, column: int, rng: np.random.Generator) -> Array:
     """C of a column's loadings."""
     X = _loadings(predictor)
     having = panel.rows_having(column)

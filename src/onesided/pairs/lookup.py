@@ -21,6 +21,7 @@ from onesided.engines.threads import cut
 from onesided.errors import InputError, counted
 from onesided.pairs.moments import POOLED_ROWS, PairMoments
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import AnyPanel, PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -37,7 +38,7 @@ class MeasuredErrors:
     array([0.289,   inf])
     """
 
-    panel: Panel
+    panel: PanelLike
     sizes: Array  # T̂_jj
     ratios: tuple[float, float]  # κ on the diagonal and off it
 
@@ -53,7 +54,7 @@ class MeasuredErrors:
         return np.where(seen, np.sqrt(variance * np.maximum(1 / count - 1 / n, 0)), np.inf)
 
 
-def measured_errors(panel: Panel) -> MeasuredErrors:
+def measured_errors(panel: PanelLike) -> MeasuredErrors:
     """Fit κ, once for a panel; standard errors follow when they are asked for.
 
     On the diagonal κ is fitted to all columns. Off it, to all pairs of columns where rows hold at most 2²³ products;
@@ -155,7 +156,7 @@ def _sums_beside(panel: Panel, column: int, others: Array) -> Array:
     return np.stack([np.bincount(pair[shared], part, minlength=len(others)) for part in parts])
 
 
-def some_columns(panel: Panel) -> tuple[Panel, Array]:
+def some_columns(panel: AnyPanel) -> tuple[AnyPanel | Panel, Array]:
     """The panel of as many columns as have about 2²³ products, evenly spaced by popularity, and their positions."""
     products = float(np.sum(panel.row_counts.astype(np.float64) ** 2))
     number = max(2, int(panel.n_columns * np.sqrt(SAMPLED_PRODUCTS / max(products, 1.0))))

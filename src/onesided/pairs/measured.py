@@ -11,7 +11,7 @@ import numpy.typing as npt
 from onesided.arrays import host
 from onesided.pairs.column_sums import column_sums, largest_value
 from onesided.pairs.linkage import ALONE, linked_parts
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -20,6 +20,7 @@ Array = npt.NDArray[Any]
 class Measured:
     """What a model knows of its panel without the panel: the diagonal, and which columns can be placed.
 
+    >>> from onesided.panels.panel import Panel
     >>> known = Measured.from_panel(Panel.from_arrays([0, 0, 1, 1, 2], [0, 1, 1, 2, 3], [1.0, 2.0, 1.0, 1.0, 3.0]))
     >>> known.diagonal, known.linked(0, 2), known.linked(0, 3)
     (array([1. , 2.5, 1. , 9. ]), True, False)
@@ -31,7 +32,7 @@ class Measured:
     parts: Array  # of linked columns, by number; -1 where a column shares no row with another
 
     @classmethod
-    def from_panel(cls, panel: Panel) -> Measured:
+    def from_panel(cls, panel: PanelLike) -> Measured:
         """From the panel's own row weights."""
         scale = largest_value(panel) or 1.0
         own = column_sums(panel, scale=scale)

@@ -13,22 +13,23 @@ from onesided.arrays import host
 from onesided.engines.cpu import SAMPLED_ENTRIES, Here, drawn_weights
 from onesided.engines.engine import Engine, Sums, engine_for
 from onesided.engines.ray.cluster import Add
-from onesided.engines.ray.panel import Shards
+from onesided.engines.ray.shards import RayPlace
 from onesided.kernels import cpu
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
 
-class ClusterEngine(Here):
+class RayEngine(Here):
     """The engine of a panel whose rows lie on a cluster; factors are here."""
 
-    def __init__(self, shards: Shards, panel: Panel, weights: Array) -> None:
-        self.where, self._shards, self.panel, self.weights = shards.name, shards, panel, weights
+    def __init__(self, place: RayPlace, panel: PanelLike, weights: Array) -> None:
+        self.where, self._place, self.panel, self.weights = place.shards.name, place, panel, weights
         self.n_columns, self.dtype = panel.n_columns, panel.dtype
 
     def _total(self, task: Callable[[Panel], Any], plus: Add) -> Any:
-        return self._shards.total(self.panel, self.weights, task, plus)
+        return self._place.total(self.panel, self.weights, task, plus)
 
     def _summed(self, method: str, *arguments: Any) -> Any:
         return self._total(partial(_passed, method=method, arguments=arguments), _plus)
@@ -69,7 +70,7 @@ class ClusterEngine(Here):
     def drawn(self) -> tuple[Engine, float]:
         """Rows with about SAMPLED_ENTRIES entries, and their share of the weight of all pairs."""
         weights, share = drawn_weights(self.panel, self.weights, SAMPLED_ENTRIES)
-        return (self, 1.0) if weights is None else (ClusterEngine(self._shards, self.panel, weights), share)
+        return (self, 1.0) if weights is None else (RayEngine(self._place, self.panel, weights), share)
 
     def linked_columns(self) -> Array:
         """For each column, the smallest of those that chains of rows link it to."""
@@ -96,13 +97,13 @@ class ClusterEngine(Here):
 
     def row_posteriors(self, known: tuple[Any, ...]) -> Iterator[Array]:
         """Halves of (S, z) of all rows, a shard at a time."""
-        for _, _, halves in self._shards.by_shards(self.panel, self.weights, partial(_row_posteriors, known=known)):
+        for _, _, halves in self._place.by_shards(self.panel, self.weights, partial(_row_posteriors, known=known)):
             yield from halves
 
     def leave_one_out(self, known: tuple[Any, ...]) -> Array:
         """For each row of positive weight, in order, five sums over its entries."""
-        parts = self._shards.by_shards(self.panel, self.weights, partial(_leave_one_out, known=known))
-        return np.concatenate([part for _, _, part in parts])
+        shards = self._place.by_shards(self.panel, self.weights, partial(_leave_one_out, known=known))
+        return np.concatenate([scores for _, _, scores in shards])
 
 
 def _there(engine: Engine, one: Any) -> Any:

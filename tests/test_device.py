@@ -123,6 +123,17 @@ def test_estimators_agree(options):
     assert away.score(new) == pytest.approx(here.score(new), rel=1e-6)
 
 
+def test_rows_that_are_taken_follow_their_panel_when_told_to():
+    panel = there(mixture(300, weighted=False), rank=4, deterministic=True)
+    some = panel.take_rows([5, 3, 8])
+    assert some.place is None
+    place = placement.place_of(placement.placed_like(some, panel))
+    assert (place.rank, place.deterministic, place.device) == (4, True, DEVICE)
+    assert placement.placed_like(some, panel.at_home()) is some
+    with pytest.raises(TypeError, match="must be a Place; found str"):
+        engine_for(panel.at("cuda"))
+
+
 def test_bootstraps_agree():
     panel = mixture(dtype=np.float32, weighted=False)
     found = []
@@ -273,6 +284,7 @@ def test_a_panel_in_several_blocks(monkeypatch):
     monkeypatch.setattr(device, "BLOCK_ENTRIES", 700)
     panel = mixture(weighted=False)
     assert len(there(panel).place.edges) > 5
+    assert there(panel).place.pair_moments(panel) is None
     assert PairMoments.from_panel(there(panel)).n_pairs == PairMoments.from_panel(panel).n_pairs
     here, away = (OneSidedCompletion(1, random_state=0, device=name).fit(panel) for name in ("cpu", "cuda"))
     assert away.blend_ == here.blend_

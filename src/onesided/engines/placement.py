@@ -103,8 +103,8 @@ def placed(
             f"device={device!r} needs PyTorch, which cannot be imported ({error}): pip install 'onesided[gpu]', "
             "or pass device='cpu'"
         ) from error
-    here = panel.to_panel()
-    place = GpuPlace(here, find_device(device), rank=rank, deterministic=deterministic)
+    gpu, here = find_device(device), panel.to_panel()
+    place = GpuPlace(here, gpu, rank=rank, deterministic=deterministic)
     if place.streamed:
         warnings.warn(
             f"the panel takes {memory_in_words(place.needed)} on the GPU, which has no room for it beside a fit of "

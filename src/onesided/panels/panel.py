@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -122,8 +122,8 @@ class Panel(PanelLike):
     def __reduce__(self) -> tuple[Any, ...]:
         # Not the attributes: copies of read-only arrays can be written to, and what is cached need not travel.
         row_ids = self.row_ids if self.has_row_ids else None
-        made = partial(Panel, row_ids=row_ids, column_ids=self.given_column_ids, row_weights=self.row_weights)
-        return made, (self.indptr, self.columns, self.values, self.n_columns)
+        names = {"row_ids": row_ids, "column_ids": self.given_column_ids, "row_weights": self.row_weights}
+        return _restored, ((self.indptr, self.columns, self.values, self.n_columns), names)
 
     @classmethod
     def from_checked(
@@ -264,15 +264,11 @@ class Panel(PanelLike):
         """Entries in each row."""
         return np.diff(self.indptr)
 
-    @property
-    def _entry_rows(self) -> Array:
-        return np.repeat(np.arange(self.n_rows), self.row_counts)
-
     @cached_property
     def by_column(self) -> tuple[Array, Array, Array]:
         """The same entries by column: pointers, the row of each entry (ascending), its value."""
         indptr, order = cpu.counting_sort(self.columns, self.n_columns)
-        return frozen(indptr), frozen(self._entry_rows[order]), frozen(self.values[order])
+        return frozen(indptr), frozen(self.entry_rows[order]), frozen(self.values[order])
 
     def rows_having(self, column: int) -> Array:
         """The positions of the rows that have a column.
@@ -405,7 +401,7 @@ class Panel(PanelLike):
         columns = position[self.columns]
         kept = columns >= 0
         panel = Panel._from_entries(
-            (self.given_row_ids, self._entry_rows[kept], self.n_rows),
+            (self.given_row_ids, self.entry_rows[kept], self.n_rows),
             (column_ids, columns[kept], len(column_ids)),
             self.values[kept],
             "the panel",
@@ -447,3 +443,7 @@ def as_panel(
     if isinstance(data, tuple) and len(data) == 3 and all(np.ndim(part) == 1 for part in data):
         return Panel.from_arrays(*data, duplicates=duplicates, non_finite=non_finite)
     return Panel.from_dense(data, non_finite=non_finite)
+
+
+def _restored(arrays: tuple[Any, ...], names: dict[str, Any]) -> Panel:
+    return Panel(*arrays, **names)

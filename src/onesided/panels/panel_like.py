@@ -131,6 +131,11 @@ class PanelLike(ABC):
         return self.take_rows(np.arange(self.n_rows)[rows] if isinstance(rows, slice) else rows)
 
     @property
+    def entry_rows(self) -> Array:
+        """The position of each entry's row."""
+        return np.repeat(np.arange(self.n_rows), self.row_counts)
+
+    @property
     def row_ids(self) -> Array:
         """The id of each row; its position where none was given."""
         return np.arange(self.n_rows) if self.given_row_ids is None else np.asarray(self.given_row_ids)
@@ -198,7 +203,7 @@ class PanelLike(ABC):
     def to_dense(self) -> Array:
         """As a dense array; NaN where nothing was observed."""
         here, dense = self.to_panel(), np.full(self.shape, np.nan, dtype=self.dtype)
-        dense[np.repeat(np.arange(self.n_rows), self.row_counts), here.columns] = here.values
+        dense[self.entry_rows, here.columns] = here.values
         return dense
 
     def __repr__(self) -> str:

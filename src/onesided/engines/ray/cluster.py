@@ -284,7 +284,7 @@ def connect(address: str | None = None) -> None:
 
 
 def fetched(results: Any) -> Any:
-    """Results of tasks; what one of them refused is raised as if it had been found here."""
+    """Results of tasks; what a task refused is raised as if it had been refused here."""
     try:
         return ray.get(results)
     except RayTaskError as error:
@@ -315,7 +315,7 @@ def owned(result: Any) -> Any:
     return result.copy() if isinstance(result, np.ndarray) and not result.flags.writeable else result
 
 
-def _size(one: Any) -> float:
+def _size(job: Any) -> float:
     """The bytes of arrays in a job; infinite where it is not known what is in it.
 
     >>> from functools import partial
@@ -325,23 +325,23 @@ def _size(one: Any) -> float:
     >>> _size(lambda: of_unknown_size), _size(_size)
     (inf, 0)
     """
-    if isinstance(one, np.ndarray):
-        return one.nbytes
-    if isinstance(one, partial):
-        return _size((one.func, one.args, one.keywords))
-    if isinstance(one, dict):
-        return sum(map(_size, one.values()))
-    if isinstance(one, (tuple, list)):
-        return sum(map(_size, one))
-    plain = one is None or isinstance(one, (bool, int, float, str, np.generic, BuiltinFunctionType))
-    return 0 if plain or (isinstance(one, FunctionType) and one.__name__ in one.__globals__) else np.inf
+    if isinstance(job, np.ndarray):
+        return job.nbytes
+    if isinstance(job, partial):
+        return _size((job.func, job.args, job.keywords))
+    if isinstance(job, dict):
+        return sum(map(_size, job.values()))
+    if isinstance(job, (tuple, list)):
+        return sum(map(_size, job))
+    plain = job is None or isinstance(job, (bool, int, float, str, np.generic, BuiltinFunctionType))
+    return 0 if plain or (isinstance(job, FunctionType) and job.__name__ in job.__globals__) else np.inf
 
 
 def _nodes() -> list[Node]:
     return [
-        Node(one["NodeID"], int(one["Resources"].get("CPU", 0)), int(one["Resources"].get("GPU", 0)))
-        for one in ray.nodes()
-        if one["Alive"]
+        Node(node["NodeID"], int(node["Resources"].get("CPU", 0)), int(node["Resources"].get("GPU", 0)))
+        for node in ray.nodes()
+        if node["Alive"]
     ]
 
 

@@ -106,31 +106,31 @@ class RayEngine(Here):
         return np.concatenate([scores for _, _, scores in shards])
 
 
-def _there(engine: Engine, one: Any) -> Any:
-    """An array of the store where an engine works, as its own."""
-    return engine.array(np.array(one, dtype=np.float64)) if isinstance(one, np.ndarray) else one
+def _there(engine: Engine, argument: Any) -> Any:
+    """An argument of a pass where an engine works; arrays of the store are copied."""
+    return engine.array(np.array(argument, dtype=np.float64)) if isinstance(argument, np.ndarray) else argument
 
 
 def _passed(rows: Panel, method: str, arguments: tuple[Any, ...]) -> Any:
     engine = engine_for(rows)
-    found = getattr(engine, method)(*(_there(engine, one) for one in arguments))
-    return tuple(map(_brought, found)) if isinstance(found, tuple) else _brought(found)
+    result = getattr(engine, method)(*(_there(engine, argument) for argument in arguments))
+    return tuple(map(_brought, result)) if isinstance(result, tuple) else _brought(result)
 
 
-def _brought(one: Any) -> Any:
-    return one if isinstance(one, float) else np.ascontiguousarray(host(one))
+def _brought(result: Any) -> Any:
+    return result if isinstance(result, float) else np.ascontiguousarray(host(result))
 
 
 def _known(engine: Engine, known: tuple[Any, ...]) -> Any:
     columns, rest = known
-    mean, loadings, noise, spread = (_there(engine, one) for one in columns)
+    mean, loadings, noise, spread = (_there(engine, column) for column in columns)
     return engine.known(mean, loadings, noise, spread, **rest)
 
 
 def _posterior_sums(rows: Panel, known: tuple[Any, ...]) -> tuple[Array, ...]:
     engine = engine_for(rows)
     sums = engine.posterior_sums(_known(engine, known))
-    return tuple(_brought(one) for one in (sums.second, sums.first, sums.squares, sums.total))
+    return tuple(_brought(total) for total in (sums.second, sums.first, sums.squares, sums.total))
 
 
 def _row_posteriors(rows: Panel, known: tuple[Any, ...]) -> list[Array]:
@@ -143,15 +143,15 @@ def _leave_one_out(rows: Panel, known: tuple[Any, ...]) -> Array:
     return host(engine.leave_one_out(_known(engine, known)))
 
 
-def _plus(one: Any, other: Any) -> Any:
-    """Sums of what passes return, part by part."""
-    if isinstance(one, tuple):
-        return tuple(_plus(a, b) for a, b in zip(one, other, strict=True))
-    return one + other
+def _plus(first: Any, second: Any) -> Any:
+    """The sum of what passes return; of tuples, member by member."""
+    if isinstance(first, tuple):
+        return tuple(_plus(a, b) for a, b in zip(first, second, strict=True))
+    return first + second
 
 
-def _linked(one: Array, other: Array) -> Array:
+def _linked(first: Array, second: Array) -> Array:
     """Columns that chains of either link: a column and its smallest in each are as a row that has both."""
-    d = len(one)
-    columns = np.column_stack([np.tile(np.arange(d), 2), np.concatenate([one, other])]).ravel().astype(np.int32)
+    d = len(first)
+    columns = np.column_stack([np.tile(np.arange(d), 2), np.concatenate([first, second])]).ravel().astype(np.int32)
     return np.asarray(cpu.linked_columns(np.arange(0, 4 * d + 1, 2), columns, np.ones(2 * d), d))

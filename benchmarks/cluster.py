@@ -146,7 +146,7 @@ def compared(name: str, panel: Panel, **settings: object) -> None:
         scores = [{(t.rank, t.center, t.diagonal): t.score for t in one.selection_.trials} for one in found]  # type: ignore[union-attr]
         worst = max(abs(scores[0][key] - scores[1][key]) for key in scores[1])
         print(f"{name}: the same choice: {found[0].rank_ == found[1].rank_}; held-out scores differ by {worst:.1e}")
-    print(f"{name}: {current().told()}", flush=True)
+    print(f"{name}: {current().throughput()}", flush=True)
 
 
 def agree(data: str) -> None:
@@ -170,7 +170,7 @@ def memory(at: str) -> None:
     with nodes(2, 1, 4000), Watch() as watch:
         began = perf_counter()
         panel = read(folder)
-        print(f"{panel!r} in {len(panel.place.blocks)} shards after {perf_counter() - began:.0f} s", flush=True)
+        print(f"{panel!r} in {len(panel.shards.blocks)} shards after {perf_counter() - began:.0f} s", flush=True)
         watch.tell("reading")
         began = perf_counter()
         model = OneSidedCompletion(

@@ -22,7 +22,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from onesided import OneSidedCompletion, Panel, synthetic
-from onesided.engines.ray import ClusterPanel, current, read
+from onesided.engines.ray import RayPanel, current, read
 
 NODE = {"num_cpus": 1, "object_store_memory": 300 << 20}
 SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
@@ -64,16 +64,16 @@ def fitted_with_a_loss(folder: str, terminal: TextIO) -> OneSidedCompletion:
             killing.start()
 
     found = OneSidedCompletion(engine="ray", **SETTINGS).fit(there, progress=progress)
-    print(f"{perf_counter() - began:6.1f} s  fitted: {current().told()}", file=terminal)
+    print(f"{perf_counter() - began:6.1f} s  fitted: {current().throughput()}", file=terminal)
     tell(there, terminal)
     ray.shutdown()
     nodes.shutdown()
     return found
 
 
-def tell(panel: ClusterPanel, terminal: TextIO) -> None:
+def tell(panel: RayPanel, terminal: TextIO) -> None:
     """Which rows lie where."""
-    for (first, last), slot in zip(panel.place.edges, panel.place.slots(), strict=True):
+    for (first, last), slot in zip(panel.shards.edges, panel.shards.slots(), strict=True):
         entries = int(panel.row_counts[first:last].sum())
         print(f"  rows {first:>7,} to {last - 1:>7,}, {entries:,} entries: node {slot.node[:8]}", file=terminal)
 

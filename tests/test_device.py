@@ -51,7 +51,7 @@ def mixture(n=800, d=30, seed=0, dtype=np.float64, weighted=True):
 
 
 def there(panel, **options):
-    return panel.at(device.Place(panel, DEVICE, **options))
+    return panel.at(device.GpuPlace(panel, DEVICE, **options))
 
 
 def apart(X, Y):
@@ -127,6 +127,17 @@ def test_estimators_agree(options):
         np.testing.assert_allclose(two, one, rtol=1e-5)
     np.testing.assert_allclose(away.impute(new, return_std=True)[1], here.impute(new, return_std=True)[1], rtol=1e-5)
     assert away.score(new) == pytest.approx(here.score(new), rel=1e-6)
+
+
+def test_rows_that_are_taken_follow_their_panel_when_told_to():
+    panel = there(mixture(300, weighted=False), rank=4, deterministic=True)
+    some = panel.take_rows([5, 3, 8])
+    assert some.place is None
+    place = placement.place_of(placement.placed_like(some, panel))
+    assert (place.rank, place.deterministic, place.device) == (4, True, DEVICE)
+    assert placement.placed_like(some, panel.at_home()) is some
+    with pytest.raises(TypeError, match="must be a Place; found str"):
+        engine_for(panel.at("cuda"))
 
 
 def test_bootstraps_agree():
@@ -261,7 +272,7 @@ def test_what_does_not_fit_is_said_beforehand():
     with pytest.raises(
         InputError, match=r"a fit of rank 7 to 30 columns needs .* on the device .* choose a lower rank"
     ):
-        device.Place(panel, DEVICE, rank=7, memory=1000)
+        device.GpuPlace(panel, DEVICE, rank=7, memory=1000)
 
 
 def test_memory_that_runs_out_names_the_way_out(monkeypatch):
@@ -279,6 +290,7 @@ def test_a_panel_in_several_blocks(monkeypatch):
     monkeypatch.setattr(device, "BLOCK_ENTRIES", 700)
     panel = mixture(weighted=False)
     assert len(there(panel).place.edges) > 5
+    assert there(panel).place.pair_moments(panel) is None
     assert PairMoments.from_panel(there(panel)).n_pairs == PairMoments.from_panel(panel).n_pairs
     here, away = (OneSidedCompletion(1, random_state=0, device=name).fit(panel) for name in ("cpu", "cuda"))
     assert away.blend_ == here.blend_
@@ -297,7 +309,7 @@ def test_rows_without_entries_tell_nothing():
 
 def test_ranks_beyond_what_a_pass_holds():
     with pytest.raises(InputError, match=r"rank=128: on a device at most 127; choose a lower one"):
-        device.Place(mixture(100), DEVICE, rank=128)
+        device.GpuPlace(mixture(100), DEVICE, rank=128)
 
 
 def test_a_model_that_was_fitted_can_be_used(monkeypatch):

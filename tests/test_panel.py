@@ -18,9 +18,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onesided import InputError, Panel, as_panel
+from onesided import InputError, OneSidedCompletion, Panel, as_panel
 from onesided.panels.csr import LARGEST_VALUE
-from onesided.panels.ids import find_ids
+from onesided.panels.ids import IdIndex, find_ids
 
 NAN, INF = float("nan"), float("inf")
 NAMES = {"row": "who", "column": "what", "value": "stars"}
@@ -1310,6 +1310,38 @@ def test_found_ids_of_all_string_types():
             position, found = find_ids(known, wanted)
             assert position.tolist() == [1, -1]
             assert found.tolist() == [True, False]
+
+
+def counted_sorts(monkeypatch):
+    """A list that grows by the length of each array that is sorted."""
+    sorts, argsort = [], np.argsort
+    monkeypatch.setattr(np, "argsort", lambda array, **options: sorts.append(len(array)) or argsort(array, **options))
+    return sorts
+
+
+@pytest.mark.parametrize(
+    ("ids", "times"), [(np.arange(500)[::-1], 1), (np.arange(500), 0), (np.array([f"{k}" for k in range(500)]), 0)]
+)
+def test_ids_are_put_in_order_once(monkeypatch, ids, times):
+    panel = Panel(np.arange(501), np.arange(500), np.ones(500), 500, row_ids=ids, column_ids=ids)
+    sorts = counted_sorts(monkeypatch)
+    for k in (7, 3, 499):
+        assert panel.row_positions([ids[k]]).tolist() == [k]
+        assert panel.with_row_weights(np.ones(500)).row_positions([ids[k]]).tolist() == [k]
+    assert sorts == [500] * times
+    assert panel.column_positions(ids[[9, 2]]).tolist() == [9, 2]
+
+
+def test_entries_of_t_are_looked_up_in_ids_that_are_put_in_order_once(monkeypatch):
+    values = np.random.default_rng(0).standard_normal((50, 6))
+    panel = Panel(np.arange(0, 301, 6), np.tile(np.arange(6), 50), values.ravel(), 6, column_ids=[5, 3, 9, 1, 2, 8])
+    model = OneSidedCompletion(1, center="columns", diagonal="free", random_state=0).fit(panel)
+    looked_up, order = [], IdIndex._order.func
+    monkeypatch.setattr(IdIndex._order, "func", lambda index: looked_up.append(index) or order(index))
+    T = model.second_moment_
+    entries = [T[5, 9], T[9, 5], T.low_rank[5, 9], model.similar(9, 2)]
+    assert entries[0].value == entries[1].value == T.block([0], [2])[0, 0]
+    assert len(looked_up) <= 1
 
 
 # Out of a panel again

@@ -128,7 +128,7 @@ class AlternatingGD(MatrixBaseline):
     def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
         """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
         self._validate_params()
-        panel = self._read_for_fit(X)
+        panel = self._read_for_fit(X).to_panel()
         check_fittable(panel, self.rank)
         n, objective = panel.n_rows, EntryObjective(panel, panel.row_weights)
         measured = Measured.from_panel(panel)

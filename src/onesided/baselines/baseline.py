@@ -14,6 +14,7 @@ from onesided.model.imputation import check_positions, observed_positions
 from onesided.model.row_space import RowSpace
 from onesided.model.second_moment import Output, SecondMoment
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -37,12 +38,12 @@ class Baseline(OneSidedEstimator):
 
     def transform(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
         """Coordinates of rows on ``components_``: ``transform(X) @ components_ + mean_`` predicts them."""
-        panel = self._read_for_use(X, unknown)
+        panel = self._read_for_use(X, unknown).to_panel()
         return np.asarray(self._coordinates(panel) @ (self._loadings().T @ self.components_.T))
 
     def impute(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
         """Rows filled in, as a dense array; observed entries stay as they are."""
-        panel = self._read_for_use(X, unknown)
+        panel = self._read_for_use(X, unknown).to_panel()
         filled: Array = self.mean_ + self._coordinates(panel) @ self._loadings().T
         filled[observed_positions(panel)] = panel.values
         return filled
@@ -52,13 +53,13 @@ class Baseline(OneSidedEstimator):
 
         An observed entry is predicted like any other, from all of its row.
         """
-        panel = self._read_for_use(X, unknown)
+        panel = self._read_for_use(X, unknown).to_panel()
         rows, columns = check_positions(panel, rows, columns)
         asked, back = np.unique(rows, return_inverse=True)
         q = self._coordinates(panel.take_rows(asked)) if len(asked) else np.zeros((0, len(self._loadings().T)))
         return np.asarray(self.mean_[columns] + np.einsum("ka,ka->k", q[back], self._loadings()[columns]))
 
-    def _hold(self, space: RowSpace, panel: Panel | None) -> None:
+    def _hold(self, space: RowSpace, panel: PanelLike | None) -> None:
         self.row_space_ = space
         lengths = np.linalg.norm(space.factor, axis=0)
         self.eigenvalues_ = lengths**2

@@ -29,7 +29,7 @@ from onesided.fitting.solvers.spectral import top_eigenpairs
 from onesided.model.axes import principal_axes
 from onesided.model.row_space import RowSpace, without_noise
 from onesided.pairs.moments import PairMoments
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -113,7 +113,7 @@ class ConvexNuclearNorm(PenaltyChosen, PairBaseline):
     def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
         """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
         self._validate_params()
-        panel = self._read_for_fit(X)
+        panel = self._read_for_fit(X).to_panel()
         check_fittable(panel, self.rank)
         rng = generator(self.random_state)
         with single_blas_thread():
@@ -179,7 +179,7 @@ class ConvexNuclearNorm(PenaltyChosen, PairBaseline):
             )
         return best, solutions.get(best, last)
 
-    def _hold(self, space: RowSpace, panel: Panel | None) -> None:
+    def _hold(self, space: RowSpace, panel: PanelLike | None) -> None:
         super()._hold(space, panel)
         self.components_, self.eigenvalues_ = self.components_[: self.rank], self.eigenvalues_[: self.rank]
 

@@ -92,7 +92,7 @@ class FactorAnalysisEM(Baseline):
     def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
         """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
         self._validate_params()
-        panel = with_weights_as_counts(self._read_for_fit(X))
+        panel = with_weights_as_counts(self._read_for_fit(X).to_panel())
         check_fittable(panel, self.rank)
         history: list[float] = []
         with single_blas_thread():

@@ -115,7 +115,7 @@ class FactoredNuclearNorm(PairBaseline):
     def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
         """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
         self._validate_params()
-        panel = self._read_for_fit(X)
+        panel = self._read_for_fit(X).to_panel()
         check_fittable(panel, self.rank)
         start = random_start(panel.n_columns, self.rank, generator(self.random_state))
         measured = Measured.from_panel(panel)

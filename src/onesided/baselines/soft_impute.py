@@ -249,7 +249,7 @@ class SoftImputeALS(PenaltyChosen, MatrixBaseline):
     def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
         """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
         self._validate_params()
-        panel = self._read_for_fit(X)
+        panel = self._read_for_fit(X).to_panel()
         check_fittable(panel, self.rank)
         rng, tell = generator(self.random_state), counting(progress)
         with single_blas_thread():

@@ -56,7 +56,7 @@ class Constant(MeansAlone):
 
     def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
         """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
-        panel = self._read_for_fit(X)
+        panel = self._read_for_fit(X).to_panel()
         check_fittable(panel, 0)
         scale = largest_value(panel) or 1.0
         own = column_sums(panel, scale=scale)
@@ -101,7 +101,7 @@ class ColumnMeans(MeansAlone):
     def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
         """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
         self._validate_params()
-        panel = self._read_for_fit(X)
+        panel = self._read_for_fit(X).to_panel()
         check_fittable(panel, 0)
         with single_blas_thread():
             if self.shrink:

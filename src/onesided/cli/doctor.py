@@ -68,14 +68,14 @@ def _gpu() -> tuple[str, bool]:
         return "none: PyTorch is not installed", True
     if not torch.cuda.is_available():
         return "none that PyTorch can use", True
-    from onesided.engines.gpu import Place
+    from onesided.engines.gpu import GpuPlace
     from onesided.kernels import gpu
     from onesided.memory import memory_in_words
 
     name = f"{torch.cuda.get_device_name()}, {memory_in_words(torch.cuda.mem_get_info()[1])}"
     try:
         fused = "fused kernels" if gpu.fused_for(torch.zeros(1, device="cuda")) else "plain kernels, without Triton"
-        works = _agrees(lambda panel: panel.at(Place(panel, torch.device("cuda"))))
+        works = _agrees(lambda panel: panel.at(GpuPlace(panel, torch.device("cuda"))))
         return (
             f"{name}: {fused}, {'correct' if works else 'WRONG: they differ from the reference; please report'}",
             works,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from onesided.estimators.completion import OneSidedCompletion
-    from onesided.panels.panel import Panel
+    from onesided.panels.panel_like import PanelLike
     from onesided.privacy import Privacy
 
 
@@ -253,7 +253,7 @@ def fit(
     )
 
 
-def _fit(model: OneSidedCompletion, panel: Panel, checkpoint: str | None, state: Callable[[], str] | None) -> None:
+def _fit(model: OneSidedCompletion, panel: PanelLike, checkpoint: str | None, state: Callable[[], str] | None) -> None:
     """Fit with progress on stderr, where warnings and what becomes of a checkpoint are said, too."""
     import warnings
 
@@ -275,21 +275,21 @@ def _fit(model: OneSidedCompletion, panel: Panel, checkpoint: str | None, state:
 
 def _on_cluster(
     table: str, reading: ReadingOptions, machine: MachineOptions
-) -> tuple[Panel, dict[str, int], Callable[[], str]]:
+) -> tuple[PanelLike, dict[str, int], Callable[[], str]]:
     """The panel of a table on a Ray cluster, the lines left out of it, and what describes the cluster's state."""
-    from onesided.engines.placement import naming_the_package, on_cluster
+    from onesided.engines.placement import explaining_missing_ray, on_cluster
     from onesided.panels.packed.format import is_packed
 
-    with naming_the_package():
+    with explaining_missing_ray():
         from onesided.engines.ray import connect, current, read
     connect(machine.address)
     path = Path(table)
     if not is_packed(path) and (path.is_dir() or path.suffix in (".parquet", ".pq")):
         with passes("Reading"):
             panel = read(path, **asdict(reading), device=machine.device)
-        return panel, panel.left_out, current().told
+        return panel, panel.left_out, current().throughput
     here, left_out = read_panel(table, reading)
-    return on_cluster(here, machine.device), left_out, current().told
+    return on_cluster(here, machine.device), left_out, current().throughput
 
 
 def _listed(columns: str | None) -> Any:

@@ -96,7 +96,7 @@ def _panel(model: OneSidedCompletion, path: str, table: str | None, unknown: Any
         return align(read_panel(table, reading)[0], model.column_ids_, unknown)
     if model.second_moment_.panel is None:
         raise InputError(f"{path} holds no rows: name a table with those to recommend for")
-    return model.second_moment_.panel
+    return model.second_moment_.panel.to_panel()
 
 
 def _row(panel: Panel, row_id: str | None, where: str) -> Panel:

@@ -14,6 +14,7 @@ from onesided.engines.threads import RowBlocks, Run, cut, in_order, workers
 from onesided.kernels import cpu, posterior
 from onesided.kernels.reference import to_half
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -242,7 +243,7 @@ class CpuEngine(Here, RowBlocks):
         return sums
 
 
-def drawn_weights(panel: Panel, weights: Array, entries: int) -> tuple[Array | None, float]:
+def drawn_weights(panel: PanelLike, weights: Array, entries: int) -> tuple[Array | None, float]:
     """Row weights that are zero but for rows with about so many entries, and the share of the weight of all pairs.
 
     None where there are no more entries than that, or none of the rows drawn has a pair.

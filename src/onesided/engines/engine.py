@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from onesided.panels.panel import Panel
+from onesided.engines.placement import place_of
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -115,15 +116,16 @@ def row_prior(k: int, row_mean: Array | None, row_covariance: Array | None) -> t
     return prior, 1 / float(np.linalg.eigvalsh(row_covariance)[-1]) if k else 1.0
 
 
-def engine_for(panel: Panel, weights: Array | None = None) -> Engine:
+def engine_for(panel: PanelLike, weights: Array | None = None) -> Engine:
     """The engine of a panel, with its own row weights or others: its place's, or this machine's processor.
 
+    >>> from onesided.panels.panel import Panel
     >>> type(engine_for(Panel.from_dense([[1.0, 2.0]]))).__name__
     'CpuEngine'
     """
-    if panel.place is not None:
-        engine: Engine = panel.place.engine(panel, weights)
-        return engine
+    place = place_of(panel)
+    if place is not None:
+        return place.engine(panel, weights)
     from onesided.engines.cpu import CpuEngine
 
-    return CpuEngine(panel, weights)
+    return CpuEngine(panel.to_panel(), weights)

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,12 +41,14 @@ from torch import Tensor
 from onesided.arrays import host
 from onesided.engines.cpu import SAMPLED_ENTRIES, drawn_weights
 from onesided.engines.engine import Engine, Sums, row_prior
+from onesided.engines.placement import PairPass, Place
 from onesided.engines.threads import cut
 from onesided.errors import InputError, counted
 from onesided.kernels import gpu, gpu_pairs
 from onesided.kernels.reference import to_half
 from onesided.memory import memory_in_words
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -101,8 +103,8 @@ def _free(device: torch.device) -> int | None:
     return int(SPARE * (torch.cuda.mem_get_info(device)[0] + held_back))
 
 
-class Place:
-    """Where a panel lies: its rows in blocks on a device, or streamed to it."""
+class GpuPlace(Place):
+    """A GPU with the rows of a panel: in blocks on the device, or streamed to it."""
 
     def __init__(
         self,
@@ -151,18 +153,11 @@ class Place:
             warnings.filterwarnings("ignore", message=".*not writable")
             return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
-    @property
-    def in_one_block(self) -> bool:
-        """Whether all rows lie together."""
-        return len(self.edges) == 1
+    def for_rows(self, panel: Panel) -> GpuPlace:
+        """The same device for other rows."""
+        return GpuPlace(panel, self.device, rank=self.rank, deterministic=self.deterministic)
 
-    def again(self, panel: Panel) -> Place:
-        """Another panel on the same device."""
-        return Place(panel, self.device, rank=self.rank, deterministic=self.deterministic)
-
-    def pair_pass(
-        self, indptr: Array, columns: Array, target: Array
-    ) -> Callable[[float, Tensor], tuple[float, Tensor]]:
+    def pair_pass(self, indptr: Array, columns: Array, target: Array) -> PairPass:
         """The pass over pairs of columns, given once, with a target for each (:mod:`onesided.kernels.gpu_pairs`)."""
         pairs = gpu_pairs.Pairs.of(self.tensor(indptr), self.tensor(columns), self.tensor(target))
 
@@ -172,20 +167,24 @@ class Place:
 
         return run
 
-    def engine(self, panel: Panel, weights: Array | None) -> GpuEngine:
+    def pair_moments(self, panel: Panel) -> tuple[Tensor, ...] | None:
+        """Those of all pairs, on the device, where all rows lie together."""
+        return self.engine(panel, None).pair_moments() if len(self.edges) == 1 else None
+
+    def engine(self, panel: PanelLike, weights: Array | None) -> GpuEngine:
         """Passes over the rows with their own weights or others."""
-        return GpuEngine(self, panel, panel.row_weights if weights is None else weights)
+        return GpuEngine(self, panel.to_panel(), panel.row_weights if weights is None else weights)
 
     def weights(self, weights: Array) -> list[Tensor]:
         """Row weights on the device, block by block in the order of its rows; the last few are kept."""
         if id(weights) not in self._kept:
             while len(self._kept) >= WEIGHTS_KEPT:
                 self._kept.pop(next(iter(self._kept)))
-            parts = [
+            blocks = [
                 self.tensor(weights[first:last])[rows.order.to(self.device)]
                 for (first, last), rows in zip(self.edges, self._blocks, strict=True)
             ]
-            self._kept[id(weights)] = weights, parts
+            self._kept[id(weights)] = weights, blocks
         return self._kept[id(weights)][1]
 
     def blocks(self) -> Iterator[gpu.Rows]:
@@ -240,7 +239,7 @@ class GpuEngine(Engine):
 
     xp: ClassVar[Any] = torch
 
-    def __init__(self, place: Place, panel: Panel, weights: Array, only_weighed: bool = False) -> None:
+    def __init__(self, place: GpuPlace, panel: Panel, weights: Array, only_weighed: bool = False) -> None:
         self.place, self.where, self.n_columns, self.n_rows = place, place.device, panel.n_columns, panel.n_rows
         self.dtype = panel.values.dtype
         self._panel, self._all_weights, self._some = panel, weights, None

@@ -5,19 +5,75 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy.typing as npt
 
 from onesided.errors import InputError
 from onesided.memory import memory_in_words
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
+
+if TYPE_CHECKING:
+    from onesided.engines.engine import Engine
+    from onesided.engines.ray import RayPanel
+
+Array = npt.NDArray[Any]
+PairPass = Callable[[float, Any], tuple[float, Any]]  # of the weight of the diagonal and X: the loss, its gradient
 
 WORTH = 1 << 20  # entries from which rows travel to a GPU ("auto"), or to a cluster to be imputed; fewer are done here
 
 
-def placed(panel: Panel, device: str, *, engine: str = "local", rank: int = 10, deterministic: bool = False) -> Panel:
+@runtime_checkable
+class Place(Protocol):
+    """Where the passes over a panel run, if not on this machine's processor: a GPU, or a cluster.
+
+    Beside engines, a place may offer passes over pairs of columns. ``None`` says that it has none, and that the
+    processor is to make them.
+    """
+
+    def engine(self, panel: PanelLike, weights: Array | None) -> Engine:
+        """Passes over the rows of the panel that lies here, with its own weights or others."""
+
+    def for_rows(self, panel: Panel) -> Place | None:
+        """The same place for other rows; None where they stay in this process."""
+
+    def pair_pass(self, indptr: Array, columns: Array, target: Array) -> PairPass | None:
+        """The pass over pairs of columns, given once, with a target for each (:mod:`onesided.kernels.gpu_pairs`)."""
+
+    def pair_moments(self, panel: Panel) -> tuple[Any, ...] | None:
+        """What :class:`onesided.pairs.moments.PairMoments` holds of all pairs, from ``indptr`` on."""
+
+
+class GpuOptions(NamedTuple):
+    """What a GPU is asked for: room for fits up to a rank, and whether sums are added in a fixed order."""
+
+    rank: int = 10
+    deterministic: bool = False
+
+
+DEFAULT_GPU_OPTIONS = GpuOptions()
+
+
+def place_of(panel: PanelLike) -> Place | None:
+    """The place of a panel; None on this machine's processor."""
+    if panel.place is None or isinstance(panel.place, Place):
+        return panel.place
+    raise TypeError(f"the place of a panel must be a Place; found {type(panel.place).__name__}")
+
+
+def placed_like(rows: Panel, panel: PanelLike) -> Panel:
+    """Other rows at the place of a panel, such as those that were taken from it."""
+    place = place_of(panel)
+    return rows if place is None else rows.at(place.for_rows(rows))
+
+
+def placed(
+    panel: PanelLike, device: str, *, engine: str = "local", rank: int = 10, deterministic: bool = False
+) -> PanelLike:
     """The same panel on a device: "cpu", this machine's processor; "cuda" or "cuda:1", a GPU; or "auto".
 
     With the engine "ray", on the nodes of the cluster that Ray is connected to.
@@ -32,53 +88,53 @@ def placed(panel: Panel, device: str, *, engine: str = "local", rank: int = 10, 
     if not isinstance(device, str) or re.fullmatch(r"cpu|auto|cuda(:\d+)?", device) is None:
         raise InputError(f"device={device!r}: expected 'cpu', 'auto', 'cuda' or 'cuda:' and a number")
     if engine == "ray":
-        return on_cluster(panel, device, rank=rank, deterministic=deterministic)
+        return on_cluster(panel, device, GpuOptions(rank, deterministic))
     if device == "cpu" or (device == "auto" and (panel.n_entries < WORTH or find_spec("torch") is None)):
-        return panel.at(None)
+        return panel.at_home()
     if device == "auto":
         try:
             return placed(panel, "cuda", rank=rank, deterministic=deterministic)
         except InputError:  # there is none, or it has no room
-            return panel.at(None)
+            return panel.at_home()
     try:
-        from onesided.engines.gpu import Place, find_device
+        from onesided.engines.gpu import GpuPlace, find_device
     except (ImportError, OSError) as error:
         raise InputError(
             f"device={device!r} needs PyTorch, which cannot be imported ({error}): pip install 'onesided[gpu]', "
             "or pass device='cpu'"
         ) from error
-    place = Place(panel, find_device(device), rank=rank, deterministic=deterministic)
+    gpu, here = find_device(device), panel.to_panel()
+    place = GpuPlace(here, gpu, rank=rank, deterministic=deterministic)
     if place.streamed:
         warnings.warn(
             f"the panel takes {memory_in_words(place.needed)} on the GPU, which has no room for it beside a fit of "
             f"rank {rank}: it is streamed there in each pass, which takes longer",
             stacklevel=4,
         )
-    return panel.at(place)
+    return here.at(place)
 
 
-def on_cluster(panel: Panel, device: str = "cpu", **on_gpu: Any) -> Panel:
-    """The same panel on the Ray cluster that is connected to, or that Ray finds or starts."""
-    with naming_the_package():
-        from onesided.engines.ray import ClusterPanel, current, distribute
-    if not isinstance(panel, ClusterPanel):
-        return distribute(panel, current(), device, **on_gpu)
-    if device == "cuda" and all(slot.gpu is None for slot in panel.place.planned):
+def on_cluster(panel: PanelLike, device: str = "cpu", gpu: GpuOptions = DEFAULT_GPU_OPTIONS) -> RayPanel:
+    """The same panel on the Ray cluster that this process is connected to, or that Ray finds or starts."""
+    with explaining_missing_ray():
+        from onesided.engines.ray import RayPanel, current, distribute
+    if not isinstance(panel, RayPanel):
+        return distribute(panel.to_panel(), current(), device, gpu)
+    if device == "cuda" and not panel.shards.on_gpus:
         raise InputError("device='cuda': the panel lies with processors of the cluster; read it with device='cuda'")
-    panel.place.on_gpu.update(on_gpu)
-    return panel
+    return panel.with_gpu_options(gpu)
 
 
-def read_on_cluster(data: Any, **reading: Any) -> Panel:
+def read_on_cluster(data: Any, **reading: Any) -> RayPanel:
     """The panel of a path or of a Ray dataset (:func:`onesided.engines.ray.read`)."""
-    with naming_the_package():
+    with explaining_missing_ray():
         from onesided.engines.ray import read
     return read(data, **reading)
 
 
 @contextmanager
-def naming_the_package() -> Iterator[None]:
-    """Without Ray, what to install is said."""
+def explaining_missing_ray() -> Iterator[None]:
+    """Where Ray cannot be imported, say what to install."""
     try:
         yield
     except ImportError as error:
@@ -89,8 +145,8 @@ def naming_the_package() -> Iterator[None]:
 
 
 @contextmanager
-def naming_the_way_out() -> Iterator[None]:
-    """Memory that runs out on a device says what to do."""
+def explaining_gpu_memory() -> Iterator[None]:
+    """Where a GPU runs out of memory, say what to do."""
     try:
         yield
     except Exception as error:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from onesided.engines.placement import WORTH, naming_the_way_out, placed
+from onesided.engines.placement import WORTH, explaining_gpu_memory, placed
 from onesided.errors import InputError
 from onesided.estimators.base import OneSidedEstimator, Unknown, generator
 from onesided.fitting.bootstrap import Replicated, bootstrap
@@ -22,8 +22,7 @@ from onesided.model.row_noise import RowNoise
 from onesided.model.second_moment import SecondMoment
 from onesided.model.similarity import Similar, most_similar
 from onesided.model.uncertainty import Bootstrap
-from onesided.panels.ids import known_positions
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -81,13 +80,13 @@ class AnsweringEstimator(OneSidedEstimator):
         check_is_fitted(self)
         return self.row_space_.covariance(self.second_moment_.panel)
 
-    def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> Panel:
+    def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> PanelLike:
         panel = super()._read_for_use(X, unknown)
         here = self.engine == "ray" and panel.n_entries < WORTH  # too few to travel
         where = {"engine": "local", "device": "cpu"} if here else {"engine": self.engine, "device": self.device}
         return placed(panel, **where, rank=self.rank_, deterministic=self.deterministic)
 
-    @naming_the_way_out()
+    @explaining_gpu_memory()
     def transform(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
         """Coordinates of rows on ``components_``: ``transform(X) @ components_ + mean_`` predicts them.
 
@@ -98,7 +97,7 @@ class AnsweringEstimator(OneSidedEstimator):
         panel, space = self._read_for_use(X, unknown), self.row_space_
         return np.asarray(space.predictor.coordinates(panel) @ (space.loadings.T @ self.components_.T))
 
-    @naming_the_way_out()
+    @explaining_gpu_memory()
     def impute(self, X: Any, *, return_std: bool = False, unknown: Unknown = "refuse") -> Array | tuple[Array, Array]:
         """Rows filled in, as a dense array; observed entries stay as they are.
 
@@ -115,7 +114,7 @@ class AnsweringEstimator(OneSidedEstimator):
         predictor = self.row_space_.predictor
         return predictor.impute_with_deviations(panel) if return_std else predictor.impute(panel)
 
-    @naming_the_way_out()
+    @explaining_gpu_memory()
     def impute_at(
         self, X: Any, rows: Any, columns: Any, *, return_std: bool = False, unknown: Unknown = "refuse"
     ) -> Array | tuple[Array, Array]:
@@ -141,10 +140,10 @@ class AnsweringEstimator(OneSidedEstimator):
         """
         check_is_fitted(self)
         check_number(n)
-        (position,) = known_positions(self.column_ids_, [column], "column")
+        (position,) = self.second_moment_.column_index.positions([column])
         return most_similar(self.row_space_, self.second_moment_, position, n)
 
-    @naming_the_way_out()
+    @explaining_gpu_memory()
     def recommend(self, X: Any, n: int = 10, *, unknown: Unknown = "refuse") -> list[list[Recommended]]:
         """For each row of X, its n unseen columns of the highest predicted values, best first.
 
@@ -161,7 +160,7 @@ class AnsweringEstimator(OneSidedEstimator):
         check_number(n)
         return recommend(self.row_space_, panel, n)
 
-    @naming_the_way_out()
+    @explaining_gpu_memory()
     def bootstrap(
         self, *, replicates: int = 50, random_state: Any = None, progress: Replicated | None = None
     ) -> Bootstrap:

@@ -22,6 +22,7 @@ from onesided.model.second_moment import SecondMoment
 from onesided.pairs.measured import Measured
 from onesided.panels.convert import column_names
 from onesided.panels.panel import Panel, as_panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 Unknown = Literal["refuse", "drop"]
@@ -64,11 +65,11 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ids = self.row_space_.column_ids
         return np.arange(self.row_space_.n_columns) if ids is None else ids
 
-    def _hold(self, space: RowSpace, panel: Panel | None) -> None:
+    def _hold(self, space: RowSpace, panel: PanelLike | None) -> None:
         """Hold a fitted row space and, where it may be kept, the panel it was fitted to; set what follows from them."""
         raise NotImplementedError
 
-    def _read_for_fit(self, X: Any) -> Panel:
+    def _read_for_fit(self, X: Any) -> PanelLike:
         """The panel to fit. What an earlier fit left is forgotten: should this one fail, the estimator is unfitted."""
         self._forget()
         panel = self._read(X, reset=True)
@@ -80,7 +81,7 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
 
-    def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> Panel:
+    def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> PanelLike:
         """Rows over the model's columns: matched by id where both have ids, otherwise by position."""
         check_is_fitted(self)
         check_choice("unknown", unknown, ("refuse", "drop"))
@@ -95,8 +96,8 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             )
         return panel
 
-    def _read(self, X: Any, *, reset: bool) -> Panel:
-        if isinstance(X, Panel):
+    def _read(self, X: Any, *, reset: bool) -> PanelLike:
+        if isinstance(X, PanelLike):
             return X
         if hasattr(X, "tocoo"):
             validate_data(self, X, reset=reset, skip_check_array=True)

@@ -35,7 +35,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from onesided.engines.engine import engine_for
-from onesided.engines.placement import naming_the_way_out, placed, read_on_cluster
+from onesided.engines.placement import explaining_gpu_memory, placed, read_on_cluster
 from onesided.errors import InputError
 from onesided.estimators.answers import AnsweringEstimator
 from onesided.estimators.base import generator, warn_of_parts
@@ -49,7 +49,7 @@ from onesided.fitting.setting import Center, Setting, check_fittable, with_weigh
 from onesided.fitting.solvers.result import Progress
 from onesided.model.row_space import RowSpace
 from onesided.panels.fingerprint import fingerprint
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 from onesided.privacy.curator import Account
 from onesided.privacy.fit import fit_privately
 from onesided.privacy.plan import Privacy
@@ -270,8 +270,8 @@ class OneSidedCompletion(AnsweringEstimator):
         self.making_ = Provenance(perf_counter() - began if self.privacy is None else None)
         return self
 
-    @naming_the_way_out()
-    def _fit_openly(self, panel: Panel, progress: Progress | None, folder: str | PathLike[str] | None) -> None:
+    @explaining_gpu_memory()
+    def _fit_openly(self, panel: PanelLike, progress: Progress | None, folder: str | PathLike[str] | None) -> None:
         rng, options = generator(self.random_state), self._options()
         rank = options.largest_rank(panel.n_columns)
         there = placed(panel, self.device, engine=self.engine, rank=rank, deterministic=self.deterministic)
@@ -280,11 +280,11 @@ class OneSidedCompletion(AnsweringEstimator):
         check_noise(self.noise_variance, panel.n_columns)
         checkpoint = Checkpoint.of(folder, partial(fingerprint, there), self.get_params())
         outcome = fit(there, options, rng, progress=progress, checkpoint=checkpoint)
-        self._keep(outcome, there.at(None), there)
+        self._keep(outcome, there.at_home(), there)
         warn_of_parts(self.measured_)
 
     def _fit_privately(
-        self, panel: Panel, privacy: Privacy, progress: Progress | None, folder: str | PathLike[str] | None
+        self, panel: PanelLike, privacy: Privacy, progress: Progress | None, folder: str | PathLike[str] | None
     ) -> None:
         if self.device not in ("cpu", "auto"):
             raise InputError(f"a private fit runs on the processor; found device={self.device!r}: leave it out")
@@ -296,12 +296,14 @@ class OneSidedCompletion(AnsweringEstimator):
         self.n_features_in_ = admitted.n_columns
         if hasattr(self, "feature_names_in_"):  # those that the rows have; ids are those of the plan
             del self.feature_names_in_
-        self._keep(outcome, None, admitted.at(None), account)
+        self._keep(outcome, None, admitted.at_home(), account)
 
     def _options(self) -> Options:
         return Options(**{name: getattr(self, name) for name in Options.__dataclass_fields__})
 
-    def _keep(self, outcome: Outcome, panel: Panel | None, there: Panel, account: Account | None = None) -> None:
+    def _keep(
+        self, outcome: Outcome, panel: PanelLike | None, there: PanelLike, account: Account | None = None
+    ) -> None:
         """Hold what a fit has found; the loadings are turned to their axes where its passes ran."""
         chosen = outcome.setting
         self.rank_, self.center_, self.diagonal_ = chosen.rank, chosen.center, chosen.diagonal
@@ -311,7 +313,7 @@ class OneSidedCompletion(AnsweringEstimator):
         space = replace(outcome.fit.row_space, measurement_noise=self.noise_variance)
         self._hold(space, panel, there)
 
-    def _hold(self, space: RowSpace, panel: Panel | None, there: Panel | None = None) -> None:
+    def _hold(self, space: RowSpace, panel: PanelLike | None, there: PanelLike | None = None) -> None:
         self.row_space_ = space
         self.components_, self.eigenvalues_ = space.components(np.asarray if there is None else engine_for(there).array)
         self.second_moment_ = space.second_moment(panel)
@@ -332,14 +334,14 @@ class OneSidedCompletion(AnsweringEstimator):
             refined=self.refinement_ is not None,
         )
 
-    def _read(self, X: Any, *, reset: bool) -> Panel:
+    def _read(self, X: Any, *, reset: bool) -> PanelLike:
         is_path, is_dataset = isinstance(X, (str, PathLike)), type(X).__module__.startswith("ray.data")
         if (is_path or is_dataset) and self.engine == "ray":
             return read_on_cluster(X, device=self.device)
         if is_path or is_dataset:
             raise InputError(
                 f"found {'the path ' + str(X) if is_path else 'a dataset of Ray'}, which engine='ray' reads; with "
-                "engine='local' give a panel: Panel.from_table of a table, load_packed of a packed panel"
+                "engine='local' give a panel: PanelLike.from_table of a table, load_packed of a packed panel"
             )
         return super()._read(X, reset=reset)
 

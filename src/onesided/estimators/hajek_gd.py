@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from onesided.arrays import host
 from onesided.engines.engine import engine_for
-from onesided.engines.placement import naming_the_way_out, placed
+from onesided.engines.placement import explaining_gpu_memory, place_of, placed
 from onesided.engines.threads import single_blas_thread
 from onesided.errors import InputError
 from onesided.estimators.base import OneSidedEstimator, Unknown, generator, warn_of_parts
@@ -36,7 +36,7 @@ from onesided.model.imputation import LeastSquares, check_positions
 from onesided.model.row_space import RowSpace, without_noise
 from onesided.model.second_moment import SecondMoment
 from onesided.pairs.moments import PairMoments
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -128,11 +128,11 @@ class HajekGD(OneSidedEstimator):
         start = random_start(panel.n_columns, self.rank, rng)
         start[panel.column_counts == 0] = 0.0  # no pair would ever move them from where they began
         q = None if self.p is None else -np.expm1(panel.n_rows * np.log1p(-min(self.p**2, 1 - 1e-16)))
-        with single_blas_thread(), naming_the_way_out():
+        with single_blas_thread(), explaining_gpu_memory():
             there = placed(panel, self.device, rank=self.rank)
             moments = PairMoments.from_panel(there)
             objective = PairObjective(
-                moments, penalty=self.penalty, alpha=self.alpha, diagonal_weight=q, place=there.place
+                moments, penalty=self.penalty, alpha=self.alpha, diagonal_weight=q, place=place_of(there)
             )
             solve = gradient_descent(
                 objective.value_and_gradient,
@@ -144,7 +144,7 @@ class HajekGD(OneSidedEstimator):
             self.solve_ = replace(solve, factor=host(solve.factor))
             if self.solve_.status == "diverged":
                 raise InputError(f"{self.solve_.message}; try step_size={stable_step(moments, rng):.1g}")
-            self._hold(without_noise(self.solve_.factor).measured_on(there), panel.at(None), moments)
+            self._hold(without_noise(self.solve_.factor).measured_on(there), panel.at_home(), moments)
             warn_of_parts(self.measured_)
             values, vectors = top_eigenpairs(self.second_moment_.algorithm1, self.rank, rng)
         signs = np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(self.rank)])
@@ -164,7 +164,7 @@ class HajekGD(OneSidedEstimator):
         panel = self._read_for_use(X, unknown)
         return self._predictor().impute_at(panel, *check_positions(panel, rows, columns))
 
-    def _hold(self, space: RowSpace, panel: Panel | None, moments: PairMoments | None = None) -> None:
+    def _hold(self, space: RowSpace, panel: PanelLike | None, moments: PairMoments | None = None) -> None:
         self.row_space_ = space
         self.second_moment_ = SecondMoment(
             space.factor,

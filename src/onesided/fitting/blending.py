@@ -29,6 +29,7 @@ from onesided.pairs.column_sums import column_sums, largest_value
 from onesided.pairs.lookup import some_columns
 from onesided.pairs.moments import PairMoments, hajek_at
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -41,7 +42,7 @@ SCORED_PRODUCTS = 1 << 21
 MOST_PRODUCTS = 1 << 29  # of two entries of a row: beyond, measured pairs would not fit in memory, and none are blended
 
 
-def choose_blend(panel: Panel, fit: Callable[[Panel], RowSpace], rng: int | np.random.Generator = 0) -> Blend:
+def choose_blend(panel: PanelLike, fit: Callable[[PanelLike], RowSpace], rng: int | np.random.Generator = 0) -> Blend:
     """κ and κ' for a panel whose model is fitted by ``fit``; infinite where measurements do not help.
 
     >>> from onesided import synthetic
@@ -60,7 +61,7 @@ def choose_blend(panel: Panel, fit: Callable[[Panel], RowSpace], rng: int | np.r
     if not np.any(weights[panel.row_counts > 1]):
         return NO_BLEND
     kept, columns = some_columns(panel)
-    products = _products(kept, np.flatnonzero(held_out & (panel.row_weights > 0)), rng)
+    products = _products(kept.to_panel(), np.flatnonzero(held_out & (panel.row_weights > 0)), rng)
     if len(np.unique(products.rows)) < FEWEST_ROWS:
         return NO_BLEND
     found = fit(panel.with_row_weights(weights))

@@ -40,6 +40,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.arrays import host, inner
+from onesided.engines.placement import placed_like
 from onesided.engines.threads import single_blas_thread
 from onesided.errors import InputError, check_choice, counted
 from onesided.fitting.moment_solution import moment_objective, moment_solution
@@ -49,6 +50,7 @@ from onesided.fitting.solvers.lbfgs import lbfgs
 from onesided.model.uncertainty import Bootstrap
 from onesided.pairs.lookup import column_positions
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 Replicated = Callable[[int, int], None]  # called with the replicates made so far and their number in all
@@ -71,7 +73,7 @@ class Model(TypedDict, total=False):
 
 
 def bootstrap(
-    panel: Panel,
+    panel: PanelLike,
     *,
     replicates: int = 50,
     columns: Any = None,
@@ -146,7 +148,7 @@ def _loadings(mean: Array, row_variance: float, factor: Array) -> Array:
     return np.column_stack([mean, np.full(len(mean), np.sqrt(row_variance)), factor])
 
 
-def _resampled(panel: Panel, rng: np.random.Generator) -> Panel:
+def _resampled(panel: PanelLike, rng: np.random.Generator) -> PanelLike:
     """Row weights times Poisson(1), drawn again should no row with two entries be left."""
     while True:
         weights = panel.row_weights * rng.poisson(1.0, size=panel.n_rows)
@@ -154,7 +156,7 @@ def _resampled(panel: Panel, rng: np.random.Generator) -> Panel:
             return panel.with_row_weights(weights)
 
 
-def _refit(panel: Panel, whole: _Fit, setting: Setting) -> _Fit:
+def _refit(panel: PanelLike, whole: _Fit, setting: Setting) -> _Fit:
     """The fit to resampled rows, from that to all rows.
 
     Poisson weights double Σw², which makes the sampling noise √2 times as large: another √2 doubles the ridge. A
@@ -198,7 +200,7 @@ def _angles(space: Array, other: Array) -> Array:
     return np.asarray(np.arccos(np.clip(np.linalg.svd(space.T @ other, compute_uv=False), 0.0, 1.0)))
 
 
-def _in_double_precision(panel: Panel) -> Panel:
+def _in_double_precision(panel: PanelLike) -> PanelLike:
     """Replicates differ by little: single precision could not tell them from the whole."""
     return panel if panel.dtype == np.float64 else panel.each(_doubled)
 
@@ -206,10 +208,10 @@ def _in_double_precision(panel: Panel) -> Panel:
 def _doubled(panel: Panel) -> Panel:
     values = panel.values.astype(np.float64)
     double = Panel(panel.indptr, panel.columns, values, panel.n_columns, row_weights=panel.row_weights)
-    return double if panel.place is None else double.at(panel.place.again(double))
+    return placed_like(double, panel)
 
 
-def _kept_columns(panel: Panel, columns: Any, rank: int, replicates: int) -> Array:
+def _kept_columns(panel: PanelLike, columns: Any, rank: int, replicates: int) -> Array:
     if replicates < 2:
         raise InputError(f"replicates={replicates}; expected at least 2, and 50 for bands that can be relied on")
     kept = np.arange(panel.n_columns) if columns is None else np.unique(column_positions(columns, panel.n_columns))
@@ -223,7 +225,7 @@ def _kept_columns(panel: Panel, columns: Any, rank: int, replicates: int) -> Arr
     return kept
 
 
-def _check_rows(panel: Panel) -> None:
+def _check_rows(panel: PanelLike) -> None:
     usable = int(np.count_nonzero(panel.row_weights[panel.row_counts > 1]))
     if usable < FEWEST_ROWS:
         raise InputError(

@@ -30,7 +30,7 @@ from onesided.fitting.setting import Center, Fit, Setting
 from onesided.fitting.solvers.result import Progress, begin
 from onesided.model.blend import NO_BLEND, Blend
 from onesided.model.row_space import RowSpace
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 from onesided.storage.checkpoint import Checkpoint, Work
 
 Auto = Literal["auto"]
@@ -108,7 +108,7 @@ class Outcome:
 
 
 def fit(
-    panel: Panel,
+    panel: PanelLike,
     options: Options,
     rng: np.random.Generator,
     *,
@@ -138,7 +138,7 @@ def fit(
 
 
 def choose(
-    panel: Panel, options: Options, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
+    panel: PanelLike, options: Options, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
 ) -> tuple[Setting, Selection | None]:
     """The setting to fit: what was given, and the rest by held-out rows."""
     d, setting = panel.n_columns, options.setting(panel.n_columns)
@@ -168,13 +168,15 @@ def choose(
     return selection.setting, selection
 
 
-def _blend(panel: Panel, options: Options, setting: Setting, seed: int, progress: Progress | None, work: Work) -> Blend:
+def _blend(
+    panel: PanelLike, options: Options, setting: Setting, seed: int, progress: Progress | None, work: Work
+) -> Blend:
     if options.blend is None or (options.blend == "auto" and not enough_rows(panel)):
         return NO_BLEND
     if options.blend != "auto":
         return Blend(float(options.blend))
 
-    def fit(rows: Panel) -> RowSpace:
+    def fit(rows: PanelLike) -> RowSpace:
         return fit_row_space(rows, setting, seed, passes=SEARCH_PASSES, progress=progress, work=work).row_space
 
     return Blend(**work.done(lambda: asdict(choose_blend(panel, fit, seed))))

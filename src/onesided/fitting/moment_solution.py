@@ -19,7 +19,7 @@ from onesided.fitting.solvers.spectral import spectral_start
 from onesided.model.axes import principal_axes
 from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import column_means, column_sums
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 from onesided.storage.checkpoint import NOWHERE, Work
 
 Array = npt.NDArray[Any]
@@ -29,7 +29,7 @@ NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust singl
 
 
 def moment_solution(
-    panel: Panel,
+    panel: PanelLike,
     setting: Setting,
     *,
     rng: int | np.random.Generator = 0,
@@ -71,7 +71,7 @@ def moment_solution(
         return Fit(space, replace(solve, factor=host(solve.factor)))
 
 
-def moment_objective(panel: Panel, setting: Setting) -> tuple[Any, RowObjective]:
+def moment_objective(panel: PanelLike, setting: Setting) -> tuple[Any, RowObjective]:
     """The column means and the loss around them, rows weighed by their number of entries to a power."""
     counts = panel.row_counts
     weights = np.maximum(counts, 1) ** float(setting.weight_exponent)  # in place: there may be very many rows
@@ -89,7 +89,7 @@ def moment_objective(panel: Panel, setting: Setting) -> tuple[Any, RowObjective]
     )
 
 
-def noise_variance(panel: Panel, mean: Any, factor: Any, row_variance: float = 0.0) -> Any:
+def noise_variance(panel: PanelLike, mean: Any, factor: Any, row_variance: float = 0.0) -> Any:
     """ψ_j: what the factor leaves of the variance of an entry, one value for all columns that it places.
 
     The mean over entries of (v − μ_j)² − ‖x_j‖² − τ². A column that is never seen beside another has no factor, so

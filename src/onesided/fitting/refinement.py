@@ -42,7 +42,7 @@ from onesided.model.axes import principal_rotation
 from onesided.model.row_space import RowSpace
 from onesided.model.shrinkage import shrinkage, shrunk, variance_between, variance_within
 from onesided.pairs.column_sums import column_sums
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 from onesided.storage.checkpoint import NOWHERE, Work
 
 Array = npt.NDArray[Any]
@@ -70,7 +70,7 @@ def working_memory(n_columns: int, rank: int) -> int:
 
 
 def refine(
-    panel: Panel,
+    panel: PanelLike,
     solution: Fit,
     *,
     center: Center,
@@ -147,7 +147,7 @@ class Rows:
     What is of columns lies where passes run.
     """
 
-    def __init__(self, panel: Panel, mean: Array) -> None:
+    def __init__(self, panel: PanelLike, mean: Array) -> None:
         self.engine = engine_for(panel)
         unit = self.engine.largest_value() or 1.0
         own = column_sums(self.engine, self.engine.array(mean), unit)

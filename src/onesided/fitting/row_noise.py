@@ -14,13 +14,14 @@ from onesided.model.row_noise import RowNoise
 from onesided.model.row_space import RowSpace
 from onesided.model.shrinkage import GroupVariances, shrinkage
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
 LEAST_SHRINKAGE = 5.0  # entries: a row of one or two says little of its noise
 
 
-def learn_row_noise(space: RowSpace, panel: Panel) -> RowNoise:
+def learn_row_noise(space: RowSpace, panel: PanelLike) -> RowNoise:
     """How rows differ: the variances, within and between rows, of e²/s² of entries predicted from the row's others.
 
     >>> rng = np.random.default_rng(0)

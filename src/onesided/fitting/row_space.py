@@ -10,14 +10,14 @@ from onesided.fitting.moment_solution import moment_solution
 from onesided.fitting.refinement import PASSES, refine
 from onesided.fitting.setting import Fit, Setting
 from onesided.fitting.solvers.result import Progress
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 from onesided.storage.checkpoint import NOWHERE, Work
 
 COARSE = 1e-3  # tolerance of a moment solution that is only the start of a refinement
 
 
 def fit_row_space(
-    panel: Panel,
+    panel: PanelLike,
     setting: Setting,
     rng: int | np.random.Generator,
     *,

@@ -41,7 +41,7 @@ from onesided.fitting.row_space import fit_row_space
 from onesided.fitting.setting import Center, Setting, check_fittable
 from onesided.fitting.solvers.result import Progress, begin
 from onesided.pairs.column_sums import column_means, column_sums
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 from onesided.storage.checkpoint import Checkpoint
 
 Array = npt.NDArray[Any]
@@ -125,7 +125,7 @@ class Candidates:
 
 
 def select(
-    panel: Panel,
+    panel: PanelLike,
     setting: Setting,
     candidates: Candidates,
     *,
@@ -169,7 +169,7 @@ class _Search:
     """Scores of settings on one split of the rows, each computed once."""
 
     def __init__(
-        self, panel: Panel, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
+        self, panel: PanelLike, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
     ) -> None:
         if not enough_rows(panel):
             raise InputError(f"fewer than {2 * FOLDS} rows have two entries: too few to hold some out")
@@ -269,7 +269,7 @@ class _Search:
         return float(np.sqrt(np.sum(residual**2)) / (self.weights @ self.counts))
 
 
-def enough_rows(panel: Panel) -> bool:
+def enough_rows(panel: PanelLike) -> bool:
     """Whether there are rows with pairs of entries to hold some out: at least ten."""
     return int(np.count_nonzero((panel.row_weights > 0) & (panel.row_counts > 1))) >= 2 * FOLDS
 

@@ -11,7 +11,7 @@ from onesided.errors import InputError
 from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.solvers.result import SolveResult
 from onesided.model.row_space import RowSpace
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import AnyPanel, PanelLike
 
 Center = Literal["none", "columns", "both"]
 
@@ -72,7 +72,7 @@ class Fit:
     refinement: Refinement | None = None
 
 
-def check_fittable(panel: Panel, rank: int = 0) -> None:
+def check_fittable(panel: PanelLike, rank: int = 0) -> None:
     """Refuse a panel from which no row space of this rank can be learnt."""
     n, d = panel.shape
     if panel.n_entries == 0 or not np.any(panel.row_weights[panel.row_counts > 0]):
@@ -93,7 +93,7 @@ def check_rank(rank: int, n_columns: int) -> None:
         raise InputError(f"rank={rank} is larger than the panel's {n_columns} columns; choose at most {n_columns}")
 
 
-def with_weights_as_counts(panel: Panel) -> Panel:
+def with_weights_as_counts(panel: AnyPanel) -> AnyPanel:
     """The panel as it is, or with weights of mean one where all are below one and so cannot count rows."""
     used = panel.row_weights[panel.row_weights > 0]
     if len(used) == 0 or used.max() >= 1:

@@ -36,12 +36,14 @@ import numpy.typing as npt
 
 from onesided.arrays import host
 from onesided.engines.engine import Engine, engine_for
+from onesided.engines.placement import placed_like
 from onesided.engines.threads import cut, in_order
 from onesided.errors import InputError
 from onesided.kernels import cpu
 from onesided.kernels.reference import from_half
 from onesided.model.row_noise import ALIKE
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 if TYPE_CHECKING:
     from onesided.model.row_space import RowSpace
@@ -64,12 +66,12 @@ class BestLinearPredictor:
 
     space: RowSpace
 
-    def coordinates(self, panel: Panel) -> Array:
+    def coordinates(self, panel: PanelLike) -> Array:
         """q of every row: its posterior mean."""
         (q,) = self._solve(panel, lambda q, covariance: (q,))
         return q
 
-    def posteriors(self, panel: Panel) -> tuple[Array, Array]:
+    def posteriors(self, panel: PanelLike) -> tuple[Array, Array]:
         """q of every row, and S, its posterior covariance."""
         q, covariance = self._solve(panel, lambda q, covariance: (q, covariance))
         return q, covariance
@@ -80,11 +82,11 @@ class BestLinearPredictor:
             return np.ones(panel.shape, dtype=bool)
         return self._linked(panel, *np.indices(panel.shape))
 
-    def impute(self, panel: Panel) -> Array:
+    def impute(self, panel: PanelLike) -> Array:
         """Every row filled in; observed entries stay as they are."""
         return np.concatenate([filled for _, _, filled in panel.by_shards(self._impute)])
 
-    def impute_with_deviations(self, panel: Panel) -> tuple[Array, Array]:
+    def impute_with_deviations(self, panel: PanelLike) -> tuple[Array, Array]:
         """Every row filled in, and the standard deviation of each value: zero where it was observed."""
         filled, deviation = zip(*(both for _, _, both in panel.by_shards(self._impute_with_deviations)), strict=True)
         return np.concatenate(filled), np.concatenate(deviation)
@@ -94,12 +96,12 @@ class BestLinearPredictor:
 
     def _impute_with_deviations(self, panel: Panel) -> tuple[Array, Array]:
         """Each row is solved once, some rows at a time: so few that a device would wait for them."""
-        space, panel = self.space, panel.at(None)
+        space = self.space
         coordinates, deviation = np.empty((panel.n_rows, space.loadings.shape[1])), np.empty(panel.shape)
         step = max(1, CHUNK // max(1, space.loadings.size))
         for first in range(0, panel.n_rows, step):
             rows = np.arange(first, min(first + step, panel.n_rows))
-            some = panel.take_rows(rows)
+            some = panel.take_rows(rows)  # on the processor
             q, covariance = self.posteriors(some)
             coordinates[rows] = q
             variance = self._variance(q, covariance)
@@ -119,7 +121,7 @@ class BestLinearPredictor:
         filled[observed_positions(panel)] = panel.values
         return filled
 
-    def impute_at(self, panel: Panel, rows: Array, columns: Array) -> tuple[Array, Array]:
+    def impute_at(self, panel: PanelLike, rows: Array, columns: Array) -> tuple[Array, Array]:
         """Predictions at positions and their standard deviations, whether or not they were observed."""
         by_row = np.argsort(rows, kind="stable")
         ordered, at = rows[by_row], columns[by_row]
@@ -140,7 +142,7 @@ class BestLinearPredictor:
         for first in range(0, len(rows), step):  # so that no more covariances are held than that
             here = slice(first, first + step)
             asked, u = np.unique(rows[here], return_inverse=True)
-            part = panel.take_rows(asked)
+            part = placed_like(panel.take_rows(asked), panel)
             q, covariance = self.posteriors(part)
             if self._in_parts:
                 u = u + len(asked) * ~self._linked(part, u, columns[here])
@@ -180,7 +182,7 @@ class BestLinearPredictor:
         covariance[:, self.space.n_common :, self.space.n_common :] = np.eye(q.shape[1] - self.space.n_common)
         return q, covariance
 
-    def leave_one_out(self, panel: Panel, weights: Array) -> Array:
+    def leave_one_out(self, panel: PanelLike, weights: Array) -> Array:
         """For each row of positive weight, in order, sums over its entries, each predicted from the others.
 
         The log score, e², e²/s², its square, and the overlap (:func:`onesided.kernels.reference.leave_one_out`).
@@ -188,7 +190,7 @@ class BestLinearPredictor:
         engine = engine_for(panel, weights)
         return host(engine.leave_one_out(self.columns_on(engine)))
 
-    def _scales(self, panel: Panel) -> Array:
+    def _scales(self, panel: PanelLike) -> Array:
         """What the standard deviations of each row are multiplied with."""
         if self.space.row_noise == ALIKE:
             return np.ones(panel.n_rows)
@@ -214,7 +216,7 @@ class BestLinearPredictor:
     def __getstate__(self) -> dict[str, Any]:
         return {"space": replace(self.space, column_ids=None)}  # what else there is need not travel
 
-    def _solve(self, panel: Panel, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
+    def _solve(self, panel: PanelLike, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
         def solve(rows: Panel) -> list[tuple[Array, ...]]:
             engine = engine_for(rows)
             full = (from_half(halves) for halves in engine.row_posteriors(self.columns_on(engine)))
@@ -235,7 +237,7 @@ class LeastSquares:
 
     basis: Array  # U_r, d × r, orthonormal columns
 
-    def coordinates(self, panel: Panel) -> Array:
+    def coordinates(self, panel: PanelLike) -> Array:
         """q of every row."""
         return np.concatenate([q for _, _, q in panel.by_shards(self._coordinates)])
 
@@ -246,7 +248,7 @@ class LeastSquares:
         )
         return q
 
-    def impute(self, panel: Panel) -> Array:
+    def impute(self, panel: PanelLike) -> Array:
         """Every row filled in; observed entries stay as they are."""
         return np.concatenate([filled for _, _, filled in panel.by_shards(self._impute)])
 
@@ -255,7 +257,7 @@ class LeastSquares:
         filled[observed_positions(panel)] = panel.values
         return filled
 
-    def impute_at(self, panel: Panel, rows: Array, columns: Array) -> Array:
+    def impute_at(self, panel: PanelLike, rows: Array, columns: Array) -> Array:
         """Predictions at positions, whether or not they were observed."""
         if len(rows) == 0:
             return np.empty(0)
@@ -273,7 +275,7 @@ def _traces(q: Array, covariance: Array) -> Array:
     return np.asarray(moments[:, rows, columns] * np.where(rows == columns, 1.0, 2.0))
 
 
-def check_positions(panel: Panel, rows: Any, columns: Any) -> tuple[Array, Array]:
+def check_positions(panel: PanelLike, rows: Any, columns: Any) -> tuple[Array, Array]:
     """Row and column positions as integer arrays of one length, inside the panel."""
     rows, columns = np.atleast_1d(np.asarray(rows)), np.atleast_1d(np.asarray(columns))
     if rows.ndim != 1 or rows.shape != columns.shape:

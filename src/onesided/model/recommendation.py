@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onesided.engines.placement import placed_like
 from onesided.model.row_space import RowSpace
 from onesided.panels.ids import plain_id
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -35,7 +36,7 @@ class Recommended:
     standard_deviation: float
 
 
-def recommend(space: RowSpace, panel: Panel, n: int) -> list[list[Recommended]]:
+def recommend(space: RowSpace, panel: PanelLike, n: int) -> list[list[Recommended]]:
     """For each row, its n unseen columns of the highest predicted values, best first."""
     best = best_unseen(space, panel, n)
     rows = np.repeat(np.arange(panel.n_rows), [len(columns) for columns in best])
@@ -51,7 +52,7 @@ def recommend(space: RowSpace, panel: Panel, n: int) -> list[list[Recommended]]:
     ]
 
 
-def best_unseen(space: RowSpace, panel: Panel, n: int) -> list[Array]:
+def best_unseen(space: RowSpace, panel: PanelLike, n: int) -> list[Array]:
     """For each row, the positions of at most n of its unseen columns, best first.
 
     Columns never seen beside another are left out. Of columns in another part of the panel than all of the row's
@@ -60,7 +61,7 @@ def best_unseen(space: RowSpace, panel: Panel, n: int) -> list[Array]:
     best: list[Array] = []
     step = max(1, CHUNK // max(1, panel.n_columns))
     for first in range(0, panel.n_rows, step):
-        some = panel.take_rows(np.arange(first, min(first + step, panel.n_rows)))
+        some = placed_like(panel.take_rows(np.arange(first, min(first + step, panel.n_rows))), panel)
         values = space.predictor.impute(some)
         allowed = space.known_of_columns.supported & space.predictor.reaches(some)
         allowed[np.repeat(np.arange(some.n_rows), some.row_counts), some.columns] = False

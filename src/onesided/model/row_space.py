@@ -23,7 +23,7 @@ from onesided.model.row_noise import ALIKE, RowNoise
 from onesided.model.second_moment import SecondMoment
 from onesided.model.uncertainty import Bootstrap
 from onesided.pairs.measured import Measured
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -135,7 +135,7 @@ class RowSpace:
             raise InputError("this row space was fitted only to be scored: nothing was measured of its columns")
         return self.measured
 
-    def measured_on(self, panel: Panel, measured: Measured | None = None) -> RowSpace:
+    def measured_on(self, panel: PanelLike, measured: Measured | None = None) -> RowSpace:
         """The same row space with what a panel measures of its columns, and with their ids."""
         ids = panel.column_ids if panel.has_column_ids else None
         return replace(self, measured=measured or Measured.from_panel(panel), column_ids=ids)
@@ -154,7 +154,7 @@ class RowSpace:
         lengths = (vectors**2).sum(0) ** 0.5
         return host(vectors / namespace(lengths).where(lengths > 0, lengths, 1.0)).T, host(lengths) ** 2
 
-    def second_moment(self, panel: Panel | None = None, *, bootstrap: Bootstrap | None = None) -> SecondMoment:
+    def second_moment(self, panel: PanelLike | None = None, *, bootstrap: Bootstrap | None = None) -> SecondMoment:
         """T, blended with what is measured where the panel is at hand."""
         return SecondMoment(
             self.loadings,
@@ -168,7 +168,7 @@ class RowSpace:
             common=self.n_common,
         )
 
-    def covariance(self, panel: Panel | None = None) -> SecondMoment:
+    def covariance(self, panel: PanelLike | None = None) -> SecondMoment:
         """T of values less the means of T."""
         mean = self.blended_mean
         return SecondMoment(

@@ -34,8 +34,8 @@ from onesided.model.uncertainty import Bootstrap
 from onesided.pairs.lookup import PairLookup
 from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments, hajek, hajek_at
-from onesided.panels.ids import known_positions
-from onesided.panels.panel import Panel
+from onesided.panels.ids import IdIndex
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 Output = Literal["low_rank", "algorithm1", "blend"]
@@ -107,7 +107,7 @@ class SecondMoment(LinearOperator):
         *,
         mean: Array | None = None,
         column_ids: Array | None = None,
-        panel: Panel | None = None,
+        panel: PanelLike | None = None,
         moments: PairMoments | None = None,
         kappa: float | None = None,
         output: Output = "low_rank",
@@ -122,6 +122,7 @@ class SecondMoment(LinearOperator):
         self._given_moments, self._bootstrap = moments, bootstrap
         self._lookup = None if panel is None else PairLookup(panel)
         self.column_ids = np.arange(d) if column_ids is None else column_ids
+        self.column_index = IdIndex(self.column_ids, "column")
         if output != "low_rank" and panel is None and not (output == "blend" and kappa == np.inf):
             raise InputError(
                 f"the output {output!r} needs measured entries, and this model was saved without its panel; "
@@ -159,7 +160,7 @@ class SecondMoment(LinearOperator):
             bootstrap=self._bootstrap,
             common=self.common,
         )
-        view._lookup = self._lookup  # with what it has fitted
+        view._lookup, view.column_index = self._lookup, self.column_index  # with what they have fitted or sorted
         return view
 
     def __getitem__(self, ids: tuple[Any, Any]) -> Entry:
@@ -168,7 +169,7 @@ class SecondMoment(LinearOperator):
                 f"index the second moment by two column ids, for example T[3, 7]; found {ids!r}. "
                 "For several entries use block(rows, columns), for all to_dense()"
             )
-        i, j = known_positions(self.column_ids, ids, "column")
+        i, j = self.column_index.positions(ids)
         pair = None if self._lookup is None else self._lookup.at([i], [j])
         rows, columns = np.array([i]), np.array([j])
         measured = None if pair is None else (pair.mean, pair.count)

@@ -40,6 +40,7 @@ from onesided.model.row_space import RowSpace
 from onesided.model.second_moment import SecondMoment
 from onesided.panels.ids import plain_id
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -94,7 +95,7 @@ def deviations(space: RowSpace) -> Array:
     return np.asarray(np.sqrt(variance))
 
 
-def standard_errors(space: RowSpace, panel: Panel, column: int, others: Array, rng: np.random.Generator) -> Array:
+def standard_errors(space: RowSpace, panel: PanelLike, column: int, others: Array, rng: np.random.Generator) -> Array:
     """Of ρ of a column with others."""
     X, s = space.factor, deviations(space)
     own = _covariance(space, panel, column, rng)
@@ -102,7 +103,7 @@ def standard_errors(space: RowSpace, panel: Panel, column: int, others: Array, r
     return np.asarray(np.sqrt(np.array(variance)) / (s[column] * s[others]))
 
 
-def _covariance(space: RowSpace, panel: Panel, column: int, rng: np.random.Generator) -> Array:
+def _covariance(space: RowSpace, panel: PanelLike, column: int, rng: np.random.Generator) -> Array:
     """C of a column's loadings."""
     X = space.factor
     having = panel.rows_having(column)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.engines.engine import Engine, engine_for
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -68,27 +68,29 @@ class ColumnSums:
 
 
 def column_sums(
-    rows: Panel | Engine, center: Any = None, scale: float = 1.0, *, weights: Array | None = None
+    rows: PanelLike | Engine, center: Any = None, scale: float = 1.0, *, weights: Array | None = None
 ) -> ColumnSums:
     """The sums of a panel, by its own row weights or others; or of the rows of an engine, which are where it is.
 
+    >>> from onesided.panels.panel import Panel
     >>> sums = column_sums(Panel.from_dense([[1.0, 3.0], [np.nan, 2.0]]))
     >>> sums.counts, sums.beside, sums.squares, sums.mean_product
     (array([1., 2.]), array([1., 1.]), array([ 1., 13.]), 3.0)
     """
-    engine = engine_for(rows, weights) if isinstance(rows, Panel) else rows
+    engine = engine_for(rows, weights) if isinstance(rows, PanelLike) else rows
     sums, products = engine.column_sums(engine.array(np.zeros(engine.n_columns)) if center is None else center, scale)
     return ColumnSums(*sums, *map(float, products))
 
 
-def largest_value(panel: Panel) -> float:
+def largest_value(panel: PanelLike) -> float:
     """The largest magnitude among the entries."""
     return engine_for(panel).largest_value()
 
 
-def column_means(panel: Panel) -> Any:
+def column_means(panel: PanelLike) -> Any:
     """The weighted mean of each column; the mean of all entries for a column never seen.
 
+    >>> from onesided.panels.panel import Panel
     >>> column_means(Panel.from_dense([[1.0, np.nan], [2.0, np.nan]]))
     array([1.5, 1.5])
     """

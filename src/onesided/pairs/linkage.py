@@ -12,19 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.engines.engine import engine_for
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
 ALONE = -1
 
 
-def linked_parts(panel: Panel) -> Array:
+def linked_parts(panel: PanelLike) -> Array:
     """The part of each column: 0 is the largest, and −1 that of a column which shares no row with another.
 
     Rows of weight zero link nothing.
 
     >>> rows, columns = [0, 0, 1, 1, 2, 2, 3], [0, 2, 1, 3, 0, 4, 5]
+    >>> from onesided.panels.panel import Panel
     >>> linked_parts(Panel.from_arrays(rows, columns, np.ones(7)))
     array([ 0,  1,  0,  1,  0, -1])
     """

@@ -22,6 +22,7 @@ from onesided.errors import InputError, counted
 from onesided.pairs.moments import PairMoments
 from onesided.pairs.pair_sums import PairSums
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import AnyPanel, PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -39,7 +40,7 @@ class PairLookup:
     (array([3., 2.]), array([3., 1.]), array([0.  , 0.47]))
     """
 
-    panel: Panel
+    panel: PanelLike
 
     def at(self, rows: Any, columns: Any) -> PairMeasurement:
         """The measurement at pairs of positions, the first row with the first column and so on."""
@@ -189,7 +190,7 @@ def _entries(panel: Panel, positions: Array) -> tuple[Array, Array]:
     return pointers, np.arange(pointers[-1]) + np.repeat(indptr[positions] - pointers[:-1], lengths)
 
 
-def some_columns(panel: Panel) -> tuple[Panel, Array]:
+def some_columns(panel: AnyPanel) -> tuple[AnyPanel | Panel, Array]:
     """The panel of as many columns as have about 2²³ products, evenly spaced by popularity, and their positions."""
     products = float(np.sum(panel.row_counts.astype(np.float64) ** 2))
     number = max(2, int(panel.n_columns * np.sqrt(SAMPLED_PRODUCTS / max(products, 1.0))))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from onesided.arrays import host
 from onesided.pairs.column_sums import column_sums, largest_value
 from onesided.pairs.linkage import ALONE, linked_parts
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
@@ -31,7 +31,7 @@ class Measured:
     parts: Array  # of linked columns, by number; -1 where a column shares no row with another
 
     @classmethod
-    def from_panel(cls, panel: Panel) -> Measured:
+    def from_panel(cls, panel: PanelLike) -> Measured:
         """With the panel's row weights."""
         scale = largest_value(panel) or 1.0
         of_columns = column_sums(panel, scale=scale)

@@ -34,6 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.arrays import host
+from onesided.engines.placement import place_of
 from onesided.engines.threads import in_order
 from onesided.errors import InputError, check_choice
 from onesided.kernels import cpu, pairs
@@ -41,6 +42,7 @@ from onesided.memory import check_room
 from onesided.pairs.pair_sums import PairSums
 from onesided.pairs.size import EntriesByColumn, PairSize, row_type
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -78,7 +80,7 @@ class PairMoments:
     squared_weight_sums: Array | None = None
 
     @classmethod
-    def from_panel(cls, panel: Panel) -> PairMoments:
+    def from_panel(cls, panel: PanelLike) -> PairMoments:
         """All pairs of a panel; rows of weight zero are left out. Refused where they would not fit in memory.
 
         Pairs are counted first, so that each sum is written where it stays. Beside the result this takes 8 bytes for
@@ -89,8 +91,9 @@ class PairMoments:
     @classmethod
     def _of_rows(cls, panel: Panel) -> PairMoments:
         n_rows = int(np.count_nonzero(panel.row_weights))
-        if panel.place is not None and panel.place.in_one_block:
-            found = panel.place.engine(panel, None).pair_moments()
+        place = place_of(panel)
+        found = None if place is None else place.pair_moments(panel)
+        if found is not None:
             _check_size(PairSize.of(len(found[1]), panel))
             pointers, columns_of, rows, *rest = map(host, found)
             return cls(n_rows, pointers, columns_of, rows.astype(row_type(panel.n_rows)), *rest)

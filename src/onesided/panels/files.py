@@ -6,14 +6,15 @@ import os
 
 from onesided.errors import InputError
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 from onesided.storage.archive import Archive, read, write
 
 
-def add_panel(archive: Archive, panel: Panel) -> None:
+def add_panel(archive: Archive, panel: PanelLike) -> None:
     """Put a panel into an archive, under names of its own."""
-    archive.settings["panel_columns"] = panel.n_columns
+    archive.settings["panel_columns"], entries = panel.n_columns, panel.to_panel()
     for name in ("indptr", "columns", "values", "row_weights"):
-        archive.arrays[f"panel.{name}"] = getattr(panel, name)
+        archive.arrays[f"panel.{name}"] = getattr(entries, name)
     if panel.has_row_ids:
         archive.ids["panel_rows"] = panel.row_ids
     if panel.has_column_ids:
@@ -35,7 +36,7 @@ def stored_panel(archive: Archive) -> Panel | None:
     )
 
 
-def save_panel(panel: Panel, path: str | os.PathLike[str]) -> None:
+def save_panel(panel: PanelLike, path: str | os.PathLike[str]) -> None:
     """Write a panel to one file.
 
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
 CHECKED = 1 << 20  # items of an array summed at a time
 
 
-def fingerprint(panel: Panel) -> dict[str, Any]:
+def fingerprint(panel: PanelLike) -> dict[str, Any]:
     """Shape, precision and checksums of a panel, as JSON takes them.
 
     >>> one, other = Panel.from_dense([[1.0, 2.0]]), Panel.from_dense([[1.0, 3.0]])

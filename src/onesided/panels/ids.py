@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -143,29 +144,58 @@ def id_kind(ids: Array) -> str:
 
 def find_ids(known: Array, wanted: Array) -> tuple[Array, Array]:
     """Where each wanted id stands among the known ones (-1 where it does not), and whether it does."""
-    if id_kind(known) != id_kind(wanted):
-        return np.full(len(wanted), -1), np.zeros(len(wanted), dtype=bool)
-    if id_kind(known) == "strings":
-        lookup = {one: at for at, one in enumerate(known.tolist())}
-        position = np.array([lookup.get(one, -1) for one in wanted.tolist()], dtype=np.int64)
-        return position, position >= 0
-    order = np.argsort(known, kind="stable")
-    at = np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)
-    found = known[order[at]] == wanted
-    return np.where(found, order[at], -1), found
+    return IdIndex(known).find(wanted)
 
 
-def known_positions(known: Array, ids: Iterable[Any], axis: str) -> Array:
-    """Where each id stands among the known ones; an unknown one is named in the error."""
-    if isinstance(ids, str):
-        raise InputError(f"expected a list of {axis} ids; found the string {ids!r}")
-    wanted = as_ids(ids, f"{axis} ids")
-    position, found = find_ids(known, wanted)
-    if not found.all():
-        strangers = wanted[~found]
-        others = f"; its {axis} ids are {id_kind(known)}" if id_kind(known) != id_kind(wanted) else ""
-        raise InputError(f"{counted(len(strangers), f'{axis} id')} not in the panel: {examples(strangers)}{others}")
-    return position
+class IdIndex:
+    """Where ids stand in a list of ids, which is ordered or hashed once, at the first look-up.
+
+    Integers that ascend need no memory beside them, others 8 bytes each; strings are held in a dictionary.
+
+    >>> index = IdIndex(np.array([30, 10, 20]), "column")
+    >>> index.positions([10, 30])
+    array([1, 0])
+    >>> index.find(np.array([20, 25]))
+    (array([ 2, -1]), array([ True, False]))
+    """
+
+    def __init__(self, ids: Array, axis: str = "") -> None:
+        self.ids, self.axis = ids, axis
+
+    @cached_property
+    def _position(self) -> dict[str, int]:
+        return {text: at for at, text in enumerate(self.ids.tolist())}
+
+    @cached_property
+    def _order(self) -> Array | None:
+        """The order in which the ids ascend; None where they stand in it."""
+        return None if np.all(self.ids[1:] >= self.ids[:-1]) else np.argsort(self.ids, kind="stable")
+
+    def find(self, wanted: Array) -> tuple[Array, Array]:
+        """The position of each wanted id, -1 for one that is not in the list, and whether it is."""
+        if id_kind(self.ids) != id_kind(wanted):
+            return np.full(len(wanted), -1), np.zeros(len(wanted), dtype=bool)
+        if id_kind(self.ids) == "strings":
+            position = np.array([self._position.get(text, -1) for text in wanted.tolist()], dtype=np.int64)
+            return position, position >= 0
+        rank = np.minimum(np.searchsorted(self.ids, wanted, sorter=self._order), len(self.ids) - 1)
+        position = rank if self._order is None else self._order[rank]
+        present = self.ids[position] == wanted
+        return np.where(present, position, -1), present
+
+    def positions(self, ids: Iterable[Any]) -> Array:
+        """The position of each id; one that is not in the list is named in the error."""
+        if isinstance(ids, str):
+            raise InputError(f"expected a list of {self.axis} ids; found the string {ids!r}")
+        wanted = as_ids(ids, f"{self.axis} ids")
+        position, present = self.find(wanted)
+        if not present.all():
+            strangers, kind = wanted[~present], id_kind(self.ids)
+            others = f"; its {self.axis} ids are {kind}" if kind != id_kind(wanted) else ""
+            raise InputError(
+                f"{counted(len(strangers), f'{self.axis} id')} not in the panel: {examples(strangers)}{others}"
+            )
+        return position
 
 
 def row_selection(given: Any, n_rows: int, row_ids: Array | None) -> Array:

@@ -34,11 +34,11 @@ may have no entries at all.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -56,18 +56,18 @@ from onesided.panels.csr import (
     check_weights,
     compress,
 )
-from onesided.panels.ids import Coded, as_ids, check_ids, find_ids, id_kind, known_positions, row_selection
+from onesided.panels.ids import Coded, as_ids, check_ids, find_ids, id_kind, row_selection
+from onesided.panels.panel_like import Draw, PanelLike, frozen
 from onesided.panels.table_files import is_long
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
 Array = npt.NDArray[Any]
-Draw = Callable[[int], bytes]  # so many random bytes
 
 
-class Panel:
-    """The observed entries of an n × d matrix, with row ids, column ids and a weight per row.
+class Panel(PanelLike):
+    """The observed entries of an n × d matrix in this process, with row ids, column ids and a weight per row.
 
     Parameters
     ----------
@@ -94,7 +94,6 @@ class Panel:
     """
 
     packed: Path | None = None  # the folder whose files its arrays are mapped from
-    place: Any = None  # where passes over it run, if not on this machine's processor
 
     def __init__(
         self,
@@ -107,40 +106,47 @@ class Panel:
         column_ids: Array | None = None,
         row_weights: Array | None = None,
     ) -> None:
-        self.indptr, self.columns, self.values = map(_frozen, check_compressed(indptr, columns, values, n_columns))
-        self.n_rows, self.n_columns = len(self.indptr) - 1, int(n_columns)
-        self._row_ids: Any = check_ids(row_ids, self.n_rows, "row")
-        self._column_ids = check_ids(column_ids, self.n_columns, "column")
-        self.row_weights = _frozen(check_weights(row_weights, self.n_rows))
+        entries = check_compressed(indptr, columns, values, n_columns)
+        n_rows, n_columns = len(entries[0]) - 1, int(n_columns)
+        ids = check_ids(row_ids, n_rows, "row"), check_ids(column_ids, n_columns, "column")
+        self._hold(entries, n_columns, ids, frozen(check_weights(row_weights, n_rows)))
+
+    def _hold(
+        self, entries: tuple[Array, Array, Array], n_columns: int, ids: tuple[Any, Array | None], row_weights: Array
+    ) -> None:
+        """Set all attributes, from what was checked."""
+        self.indptr, self.columns, self.values = map(frozen, entries)
+        self.n_rows, self.n_columns, self.row_weights = len(self.indptr) - 1, n_columns, row_weights
+        self.given_row_ids, self.given_column_ids = ids
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Not the attributes: copies of read-only arrays can be written to, and what is cached need not travel.
         row_ids = self.row_ids if self.has_row_ids else None
-        names = {"row_ids": row_ids, "column_ids": self._column_ids, "row_weights": self.row_weights}
+        names = {"row_ids": row_ids, "column_ids": self.given_column_ids, "row_weights": self.row_weights}
         return _restored, ((self.indptr, self.columns, self.values, self.n_columns), names)
 
     @classmethod
-    def from_mapped(
+    def from_checked(
         cls,
         indptr: Array,
         columns: Array,
         values: Array,
         n_columns: int,
         *,
-        row_ids: Any,
-        column_ids: Array | None,
+        row_ids: Any = None,
+        column_ids: Array | None = None,
+        row_weights: Array | None = None,
         packed: Path | None = None,
     ) -> Panel:
-        """From memory-mapped arrays that were checked when they were written, and are not read here.
+        """From entries that were checked when they were made, such as those of a packed panel; they are not read here.
 
-        ``row_ids`` need not be an array: what yields those at some positions, and all of them as an array when
-        asked, is kept as it is.
+        ``row_ids`` need not be an array: what gives those at some positions, and all of them when made an array, is
+        kept as it is.
         """
-        panel = object.__new__(cls)
-        panel.indptr, panel.columns, panel.values = map(_frozen, (indptr, columns, values))
-        panel.n_rows, panel.n_columns = len(indptr) - 1, n_columns
-        panel._row_ids, panel._column_ids = row_ids, check_ids(column_ids, n_columns, "column")
-        panel.row_weights = _frozen(check_weights(None, panel.n_rows))
+        panel = cls.__new__(cls)
+        weights = frozen(np.ones(len(indptr) - 1)) if row_weights is None else row_weights
+        ids = row_ids, check_ids(column_ids, n_columns, "column")
+        panel._hold((indptr, columns, values), n_columns, ids, weights)
         panel.packed = packed
         return panel
 
@@ -186,11 +192,7 @@ class Panel:
 
     @classmethod
     def from_sparse(
-        cls,
-        matrix: sp.sparray | sp.spmatrix,
-        *,
-        duplicates: Duplicates = "refuse",
-        non_finite: NonFinite = "refuse",
+        cls, matrix: sp.sparray | sp.spmatrix, *, duplicates: Duplicates = "refuse", non_finite: NonFinite = "refuse"
     ) -> Panel:
         """From a scipy sparse matrix: every stored entry is an observation, stored zeros too.
 
@@ -248,26 +250,6 @@ class Panel:
         return cls(*compressed, columns[2], row_ids=rows[0], column_ids=columns[0])
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.n_rows, self.n_columns
-
-    def __len__(self) -> int:
-        return self.n_rows
-
-    def __getitem__(self, rows: Any) -> Panel:
-        """Some rows: a slice, positions or a mask, so that scikit-learn can split a panel.
-
-        >>> Panel.from_dense([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])[1:]
-        Panel(2 rows × 2 columns, 3 entries)
-        """
-        if isinstance(rows, tuple):  # scikit-learn asks for [rows, ...]
-            rows, *others = rows
-            if any(one is not Ellipsis for one in others):
-                raise InputError("a panel is cut by rows alone: panel[rows]")
-        return self.take_rows(np.arange(self.n_rows)[rows] if isinstance(rows, slice) else rows)
-
-    @property
     def n_entries(self) -> int:
         """How many entries were observed."""
         return len(self.values)
@@ -278,44 +260,15 @@ class Panel:
         return np.dtype(self.values.dtype)
 
     @property
-    def row_ids(self) -> Array:
-        """The id of each row; its position where none was given."""
-        return np.arange(self.n_rows) if self._row_ids is None else np.asarray(self._row_ids)
-
-    @property
-    def column_ids(self) -> Array:
-        """The id of each column; its position where none was given."""
-        return np.arange(self.n_columns) if self._column_ids is None else self._column_ids
-
-    @property
-    def has_row_ids(self) -> bool:
-        """Whether rows were given ids."""
-        return self._row_ids is not None
-
-    @property
-    def has_column_ids(self) -> bool:
-        """Whether columns were given ids."""
-        return self._column_ids is not None
-
-    @property
     def row_counts(self) -> Array:
         """Entries in each row."""
         return np.diff(self.indptr)
 
     @cached_property
-    def column_counts(self) -> Array:
-        """Entries in each column."""
-        return _frozen(self.total(_column_counts))
-
-    @property
-    def _entry_rows(self) -> Array:
-        return np.repeat(np.arange(self.n_rows), self.row_counts)
-
-    @cached_property
     def by_column(self) -> tuple[Array, Array, Array]:
         """The same entries by column: pointers, the row of each entry (ascending), its value."""
         indptr, order = cpu.counting_sort(self.columns, self.n_columns)
-        return _frozen(indptr), _frozen(self._entry_rows[order]), _frozen(self.values[order])
+        return frozen(indptr), frozen(self.entry_rows[order]), frozen(self.values[order])
 
     def rows_having(self, column: int) -> Array:
         """The positions of the rows that have a column.
@@ -326,39 +279,24 @@ class Panel:
         indptr, rows, _ = self.by_column
         return rows[indptr[column] : indptr[column + 1]]
 
-    def row_positions(self, ids: Iterable[Any]) -> Array:
-        """Positions of rows by id; an unknown id is named in the error."""
-        return known_positions(self.row_ids, ids, "row")
+    def to_panel(self) -> Panel:
+        """Itself."""
+        return self
 
-    def column_positions(self, ids: Iterable[Any]) -> Array:
-        """Positions of columns by id; an unknown id is named in the error.
+    def at_home(self) -> Panel:
+        """The same panel with its passes on this machine's processor."""
+        return self.at(None)
 
-        >>> Panel.from_arrays([1, 1], ["tea", "rye"], [5.0, 3.0]).column_positions(["tea"])
-        array([1])
-        """
-        return known_positions(self.column_ids, ids, "column")
-
-    def with_row_weights(self, weights: Any) -> Panel:
-        """The same panel with other row weights, in the order of ``row_ids``."""
-        panel = self._copied()
-        panel.row_weights = _frozen(check_weights(weights, self.n_rows))
-        return panel
-
-    def at(self, place: Any) -> Panel:
-        """The same panel with its passes elsewhere; with None, on this machine's processor."""
+    def at(self, place: object | None) -> Panel:
+        """The same panel with its passes at a place; with None, on this machine's processor."""
         if place is self.place:
             return self
         panel = self._copied()
         panel.place = place
         return panel
 
-    def _copied(self) -> Self:
-        panel = object.__new__(type(self))
-        panel.__dict__.update(self.__dict__)
-        return panel
-
     def total(self, task: Callable[[Panel], Any], add: Callable[[Any, Any], Any] = add) -> Any:
-        """What ``task`` makes of the rows, where that is a sum over them: rows may lie in parts, here and there.
+        """What ``task`` makes of all rows.
 
         >>> Panel.from_dense([[1.0, 2.0], [3.0, np.nan]]).total(lambda rows: rows.values.sum()).item()
         6.0
@@ -368,14 +306,11 @@ class Panel:
     def by_shards(
         self, task: Callable[..., Any], given: Callable[[int, int], tuple[Any, ...]] = lambda first, last: ()
     ) -> Iterator[tuple[int, int, Any]]:
-        """What ``task`` makes of the rows of each part, in order: the first row, the one after the last, and that.
-
-        It gets the rows and what ``given`` has for those from the first to the one before the last.
-        """
+        """What ``task`` makes of all rows, which are one shard."""
         yield 0, self.n_rows, task(self, *given(0, self.n_rows))
 
     def each(self, task: Callable[[Panel], Panel]) -> Panel:
-        """As many rows, made of these by ``task``, which looks at one row at a time."""
+        """As many rows, made of these by ``task``."""
         return task(self)
 
     def each_drawing(self, task: Callable[[Panel, Draw], Panel], draw: Draw) -> Panel:
@@ -392,32 +327,32 @@ class Panel:
         panel = self._copied()
         for name in ("by_column", "place", "packed"):  # what holds the values as they were
             panel.__dict__.pop(name, None)
-        panel.values = _frozen(self.values - means[self.columns])
+        panel.values = frozen(self.values - means[self.columns])
         return panel
 
     def take_rows(self, rows: Any) -> Panel:
         """The panel of some rows, in the order given: their positions, or a mask over all rows.
 
-        Rows with ids are taken once; a larger weight makes one count more. Without ids they may repeat.
+        Rows with ids are taken once; a larger weight makes one count more. Without ids they may repeat. They are not
+        at the panel's place: :func:`onesided.engines.placement.placed_like` brings them there.
 
         >>> panel = Panel.from_arrays(["ann", "bob", "cleo"], [1, 1, 1], [5.0, 3.0, 4.0])
         >>> panel.take_rows([2, 0]).row_ids
         array(['cleo', 'ann'], dtype=object)
         """
-        rows = row_selection(rows, self.n_rows, self._row_ids)
+        rows = row_selection(rows, self.n_rows, self.given_row_ids)
         counts = self.indptr[rows + 1] - self.indptr[rows]
         indptr = np.concatenate([[0], np.cumsum(counts)])
         entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
-        panel = Panel(
+        return Panel(
             indptr,
             self.columns[entries],
             self.values[entries],
             self.n_columns,
-            row_ids=None if self._row_ids is None else self._row_ids[rows],
-            column_ids=self._column_ids,
+            row_ids=None if self.given_row_ids is None else self.given_row_ids[rows],
+            column_ids=self.given_column_ids,
             row_weights=self.row_weights[rows],
         )
-        return panel if self.place is None else panel.at(self.place.again(panel))
 
     def take_columns(self, chosen: Array) -> Panel:
         """All rows over some columns: their positions, ascending.
@@ -468,28 +403,12 @@ class Panel:
         columns = position[self.columns]
         kept = columns >= 0
         panel = Panel._from_entries(
-            (self._row_ids, self._entry_rows[kept], self.n_rows),
+            (self.given_row_ids, self.entry_rows[kept], self.n_rows),
             (column_ids, columns[kept], len(column_ids)),
             self.values[kept],
             "the panel",
         )
         return panel.with_row_weights(self.row_weights)
-
-    def to_sparse(self) -> sp.csr_array:
-        """As a scipy CSR array; observed zeros are stored."""
-        import scipy.sparse as sp
-
-        return sp.csr_array((self.values, self.columns, self.indptr), shape=self.shape, copy=True)
-
-    def to_dense(self) -> Array:
-        """As a dense array; NaN where nothing was observed."""
-        dense = np.full(self.shape, np.nan, dtype=self.values.dtype)
-        dense[self._entry_rows, self.columns] = self.values
-        return dense
-
-    def __repr__(self) -> str:
-        rows, columns = counted(self.n_rows, "row"), counted(self.n_columns, "column")
-        return f"Panel({rows} × {columns}, {counted(self.n_entries, 'entry', 'entries')})"
 
 
 def as_panel(
@@ -505,7 +424,8 @@ def as_panel(
 
     A long table when ``row``, ``column`` and ``value`` name its columns; a scipy sparse matrix; three arrays
     in a tuple (row ids, column ids, values); otherwise a dense table of rows and columns, where NaN is
-    missing. A panel is returned as it is. See the methods of ``Panel`` for what each of them keeps.
+    missing. A panel is returned as it is; if its rows lie on a cluster, they are fetched. See the methods of
+    ``Panel`` for what each of them keeps.
 
     >>> as_panel([[1.0, float("nan")], [2.0, 3.0]])
     Panel(2 rows × 2 columns, 3 entries)
@@ -518,8 +438,8 @@ def as_panel(
         if row is None or column is None or value is None:
             raise InputError("name all three of row, column and value, or none of them for a dense table")
         return Panel.from_table(data, row=row, column=column, value=value, duplicates=duplicates, non_finite=non_finite)
-    if isinstance(data, Panel):
-        return data
+    if isinstance(data, PanelLike):
+        return data.to_panel()
     if hasattr(data, "tocoo"):
         return Panel.from_sparse(data, duplicates=duplicates, non_finite=non_finite)
     if isinstance(data, tuple) and len(data) == 3 and all(np.ndim(part) == 1 for part in data):
@@ -527,15 +447,5 @@ def as_panel(
     return Panel.from_dense(data, non_finite=non_finite)
 
 
-def _column_counts(rows: Panel) -> Array:
-    return np.bincount(rows.columns, minlength=rows.n_columns)
-
-
 def _restored(arrays: tuple[Any, ...], names: dict[str, Any]) -> Panel:
     return Panel(*arrays, **names)
-
-
-def _frozen(array: Array) -> Array:
-    view = array.view()
-    view.flags.writeable = False
-    return view

@@ -25,7 +25,8 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from onesided.errors import InputError
-from onesided.panels.panel import Draw, Panel
+from onesided.panels.panel import Panel
+from onesided.panels.panel_like import Draw
 from onesided.privacy.central import ask_pairs
 from onesided.privacy.curator import Curator, Question
 from onesided.privacy.gradient import release_by_gradient
@@ -72,7 +73,7 @@ class _Watched(Curator):
         return answer
 
     def noised(self, what: str, *, length: float) -> Panel:
-        rows = super().noised(what, length=length)
+        rows = super().noised(what, length=length).to_panel()
         self._weigh(rows.values, *(panel.values for panel in self._panels))
         return rows
 
@@ -122,7 +123,7 @@ def audit(
             f"the panels to tell apart must have the same columns and at most {privacy.most} entries in a row: which "
             "entries of longer rows are used is drawn anew in each fit, and is not audited"
         )
-    scaled = tuple(Curator.of(privacy.admit(panel), privacy).rows for panel in panels)
+    scaled = tuple(Curator.of(privacy.admit(panel), privacy).rows.to_panel() for panel in panels)
     pair = (scaled[0], scaled[1])
     wrong = [0, 0]
     for run in range(runs):

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.panels.panel import Draw, Panel
+from onesided.panels.panel import Panel
+from onesided.panels.panel_like import Draw, PanelLike
 from onesided.privacy.accounting import gaussian_delta
 from onesided.privacy.noise import coarsened, whole_gaussian
 from onesided.privacy.plan import Mechanism, Neighbours, Privacy
@@ -102,14 +103,14 @@ class Curator:
     ``draw`` is where the noise comes from. What is not an answer of :meth:`ask` must not leave.
     """
 
-    rows: Panel
+    rows: PanelLike
     privacy: Privacy
     draw: Draw = os.urandom
     releases: list[Release] = field(default_factory=list)
     noise: float = 1.0  # of what is claimed; an audit may break the promise on purpose
 
     @classmethod
-    def of(cls, panel: Panel, privacy: Privacy, draw: Draw = os.urandom) -> Curator:
+    def of(cls, panel: PanelLike, privacy: Privacy, draw: Draw = os.urandom) -> Curator:
         """The curator of an admitted panel: of long rows k entries are drawn, values are scaled and rounded."""
         return cls(panel.each_drawing(partial(_held, privacy=privacy), draw), privacy, draw)
 
@@ -124,7 +125,7 @@ class Curator:
         deviation = self._charged(what, exact.size, length, opposed, share)
         return _noisy(exact, deviation, unit, self.draw, self.noise)
 
-    def noised(self, what: str, *, length: float) -> Panel:
+    def noised(self, what: str, *, length: float) -> PanelLike:
         """The rows with noise on every value, for all of μ²; ``length`` is that of a row's values at most, as above."""
         deviation = self._charged(what, self.rows.n_entries, length, False, 1.0)
         return self.rows.each_drawing(partial(_noised, deviation=deviation, factor=self.noise), self.draw)

@@ -21,7 +21,7 @@ from onesided.errors import FOUND, InputError
 from onesided.fitting.fit import Options, Outcome, fit
 from onesided.fitting.setting import Setting, check_fittable, check_rank
 from onesided.fitting.solvers.result import Progress
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 from onesided.privacy.central import release_by_pairs
 from onesided.privacy.curator import Account, Curator
 from onesided.privacy.gradient import release_by_gradient
@@ -30,7 +30,7 @@ from onesided.privacy.plan import Privacy
 
 
 def fit_privately(
-    panel: Panel, options: Options, privacy: Privacy, rng: np.random.Generator, progress: Progress | None = None
+    panel: PanelLike, options: Options, privacy: Privacy, rng: np.random.Generator, progress: Progress | None = None
 ) -> tuple[Outcome, Account]:
     """Fit an admitted panel, and say what that has cost; ``rng`` is for what is public alone, the start.
 

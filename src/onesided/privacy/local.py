@@ -27,11 +27,12 @@ from onesided.fitting.moment_solution import NOISE_FLOOR
 from onesided.model.axes import principal_axes
 from onesided.model.row_space import RowSpace
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 from onesided.privacy.curator import Curator
 from onesided.privacy.released import LEAST_NOISE, MOST_COMMON, likely, possible, shrunk
 
 
-def noised_values(curator: Curator) -> Panel:
+def noised_values(curator: Curator) -> PanelLike:
     """The panel with noise on its values, in the units of the data."""
     rows, plan = curator.rows, curator.privacy
     longest = max(1, int(rows.row_counts.max(initial=0)))  # k or less: the pattern is known

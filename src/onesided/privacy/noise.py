@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from onesided.panels.panel import Draw
+from onesided.panels.panel_like import Draw
 
 Array = npt.NDArray[Any]
 

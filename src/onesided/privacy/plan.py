@@ -34,6 +34,7 @@ import numpy.typing as npt
 from onesided.errors import EXPECTED, InputError, check_choice, counted, examples
 from onesided.panels.ids import as_ids, find_ids, id_kind
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 from onesided.privacy.accounting import DELTAS, EPSILONS, gaussian_mu
 
 Array = npt.NDArray[Any]
@@ -168,7 +169,7 @@ class Privacy:
         if n >= MOST_ROWS:
             raise InputError(f"{n:,} rows: sums are exact below {MOST_ROWS:,}; fit to fewer, drawn at random")
 
-    def admit(self, panel: Panel) -> Panel:
+    def admit(self, panel: PanelLike) -> PanelLike:
         """The panel over the columns of the plan with values within the bounds, or a refusal."""
         self.check_rows(panel.n_rows)
         weights = panel.row_weights
@@ -188,7 +189,7 @@ class Privacy:
             )
         return panel
 
-    def _over_columns(self, panel: Panel) -> Panel:
+    def _over_columns(self, panel: PanelLike) -> PanelLike:
         if self.columns is None:
             if panel.has_column_ids and self.mechanism != "local":
                 raise InputError(
@@ -223,7 +224,7 @@ def _number(one: Any) -> bool:
     return isinstance(one, Real) and not isinstance(one, bool)
 
 
-def _with_columns(panel: Panel, listed: Array) -> Panel:
+def _with_columns(panel: PanelLike, listed: Array) -> PanelLike:
     """Rows of arrays over the columns of a plan, which names all of them or says how many there are."""
     numbered = np.array_equal(listed, np.arange(len(listed)))
     if numbered and len(listed) >= panel.n_columns:

@@ -172,16 +172,16 @@ def _names_of(model: OneSidedCompletion, names: Any) -> ColumnNames:
 def _panel_of(model: OneSidedCompletion, panel: Any) -> Panel | None:
     """The panel given, over the model's columns, or else the model's own."""
     if panel is None:
-        return model.second_moment_.panel
+        return None if model.second_moment_.panel is None else model.second_moment_.panel.to_panel()
     if model.privacy_ is not None:
         raise InputError(
             "the model is private: a report on its rows would tell exact numbers that no part of the budget has paid "
             "for; leave the panel out"
         )
-    panel = as_panel(panel)
-    if not np.array_equal(panel.column_ids, model.column_ids_):
-        panel = _aligned(panel, model.column_ids_)
-    return with_weights_as_counts(panel)
+    rows = as_panel(panel)
+    if not np.array_equal(rows.column_ids, model.column_ids_):
+        rows = _aligned(rows, model.column_ids_)
+    return with_weights_as_counts(rows)
 
 
 def _aligned(panel: Panel, column_ids: Array) -> Panel:

@@ -7,9 +7,9 @@ found                                                  message
 =====================================================  ========================================================
 Ray is not installed                                   engine='ray' needs Ray …: pip install 'onesided[cluster]'
 a cluster that cannot be reached                       there is no Ray cluster at 10.0.0.1:6379 …
-another one than is connected to                       … is connected to 10.0.0.1:6379, not to …
+another cluster than the one in use                    … is connected to 10.0.0.1:6379, not to …
 no node with a processor                               no node of the Ray cluster has a processor …
-a panel of a cluster that is no longer connected to    the panel lay on a cluster that is no longer connected to …
+a panel of a cluster that was left                     this process is no longer connected to the cluster …
 ``device="cuda"`` and no node with a GPU               device='cuda': no node of the Ray cluster has a GPU …
 ``device="cuda:1"``                                    … on a cluster 'cuda' is all of its GPUs
 a task that fails                                      what it found, with the rows that it was working on
@@ -45,14 +45,14 @@ Add = Callable[[Any, Any], Any]
 FAN_IN = 4  # results that are added up at a time
 GPU = "cuda"  # as torch calls it
 SENT_ALONG = 1 << 16  # bytes that go with every call rather than through the store
-PATIENCE = 60  # seconds, after which one is told that results are long in coming
+PATIENCE = 60  # seconds without results, after which a warning is given
 LOOKED_AT = 1.0  # seconds between looks at which nodes are alive
 
 DEAD = (RayActorError, ActorUnschedulableError)  # of an actor, or of the node that it was to be on
 
 
 class Node(NamedTuple):
-    """A machine of the cluster, as Ray tells of it."""
+    """A machine of the cluster."""
 
     id: str
     cpus: int
@@ -60,7 +60,7 @@ class Node(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Where a shard can be worked on: a node and, where that is to be on a GPU, which of the node's."""
+    """Where a shard can be worked on: a node or, if ``gpu`` is given, one of the node's GPUs."""
 
     node: str
     gpu: int | None = None
@@ -76,7 +76,7 @@ class Cluster:
         self.here, self._session = ray.get_runtime_context().get_node_id(), _session()
         self.look()
         self.worked, self.seconds, self.lost, self._retries = 0, 0.0, 0, 0
-        self._told_of_waiting = False
+        self._warned_of_waiting = False
         self.gpu, self.gone = GPU, set[Slot]()
         self._holders: dict[Slot, Any] = {}
         self._again = _Again.options(  # type: ignore[attr-defined]
@@ -126,8 +126,8 @@ class Cluster:
             self._retries = ray.get(self._again.count.remote())
         return self._retries + self.lost
 
-    def told(self) -> str:
-        """How fast passes go, and what had to be done again."""
+    def throughput(self) -> str:
+        """How fast passes go, and how many calls had to be made again."""
         speed = self.worked / max(self.seconds, 1e-9)
         return f"{speed / 1e6:,.1f} million entries/s, {counted(self.retries(), 'retry', 'retries')}"
 
@@ -144,16 +144,14 @@ class Cluster:
 
     def _check(self) -> None:
         if not ray.is_initialized() or _session() != self._session:
-            raise InputError(
-                "the panel lay on a cluster that is no longer connected to, and is gone with it; read or fit it again"
-            )
+            raise InputError("this process is no longer connected to the cluster that holds the panel; read it again")
 
     def options(self, node: str) -> dict[str, Any]:
-        """How Ray is told to do a task on a node, as long as that is alive."""
+        """Options of Ray for a task on a node, as long as that is alive."""
         return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}
 
     def shared(self, job: Any) -> Any:
-        """What several calls are to be given: in the store, of which a node fetches it once, or as it is if small."""
+        """An argument of several calls: in the store, from which a node fetches it once, or as it is if small."""
         self._check()
         return ray.put(job) if _size(job) > SENT_ALONG else job
 
@@ -168,11 +166,11 @@ class Cluster:
     def forget(self, shards: Iterable[Any]) -> None:
         """Have actors let go of shards."""
         if ray.is_initialized() and _session() == self._session:
-            for one in self._holders.values():
+            for actor in self._holders.values():
                 for shard in shards:
-                    one.forget.remote(shard)
+                    actor.forget.remote(shard)
 
-    def insisting(self, work: Callable[[], Any]) -> Any:
+    def retrying(self, work: Callable[[], Any]) -> Any:
         """The result of some work, done again as often as it fails because an actor has died."""
         while True:
             try:
@@ -183,8 +181,8 @@ class Cluster:
     def _let_go(self) -> None:
         """Of the actors that are dead."""
         self.lost += 1
-        asked = {slot: one.forget.remote(None) for slot, one in self._holders.items()}
-        for slot, answer in asked.items():
+        answers = {slot: actor.forget.remote(None) for slot, actor in self._holders.items()}
+        for slot, answer in answers.items():
             try:
                 ray.get(answer)
             except DEAD:
@@ -215,19 +213,19 @@ class Cluster:
         return pairs
 
     def fetched(self, results: Any) -> Any:
-        """Results of calls; once, where they are long in coming, what may be the reason is told."""
-        if not self._told_of_waiting:
+        """Results of calls; the first time that they are long in coming, warn of what may be the reason."""
+        if not self._warned_of_waiting:
             waited = results if isinstance(results, list) else [results]
             _, missing = ray.wait(waited, num_returns=len(waited), timeout=PATIENCE)
             if missing:
-                free, all_there = (found().get("CPU", 0) for found in (ray.available_resources, ray.cluster_resources))
+                free, all_there = (look().get("CPU", 0) for look in (ray.available_resources, ray.cluster_resources))
                 warnings.warn(
                     f"for {PATIENCE} s {counted(len(missing), 'result')} of the cluster did not come: work is under "
                     f"way, or waits for {counted(self.threads, 'processor')} of a node ({free:g} of {all_there:g} in "
                     "all are free), which other work on the cluster may hold; ray status tells",
                     stacklevel=2,
                 )
-                self._told_of_waiting = True
+                self._warned_of_waiting = True
         return fetched(results)
 
     def windowed(self, calls: Sequence[Callable[[], Ref]]) -> Iterator[Any]:
@@ -235,18 +233,18 @@ class Cluster:
         running, to_come, most = deque[Ref](), iter(calls), len(self.slots("auto")) + 1
         for call in calls:
             running.extend(other() for other in islice(to_come, most - len(running)))
-            yield self._insisted(running.popleft(), call)
+            yield self._result(running.popleft(), call)
 
-    def _insisted(self, result: Ref, call: Callable[[], Ref]) -> Any:
+    def _result(self, result: Ref, call: Callable[[], Ref]) -> Any:
         try:
             return self.fetched(result)
         except DEAD:
             self._let_go()
-            return self.insisting(lambda: self.fetched(call()))
+            return self.retrying(lambda: self.fetched(call()))
 
 
 def current() -> Cluster:
-    """The cluster that is connected to, always the same one."""
+    """The cluster that this process is connected to: the same object as long as it is."""
     connect()
     here = _session()
     if here not in _current:
@@ -261,13 +259,13 @@ _current: dict[str, Cluster] = {}
 
 
 def _session() -> str:
-    """What tells one connection of this process to a cluster from another."""
+    """The identity of this process's connection to a cluster."""
     context = ray.get_runtime_context()
     return f"{context.get_node_id()} {context.get_job_id()}"
 
 
 def connect(address: str | None = None) -> None:
-    """Connect to the cluster at an address, to the one that is already connected to, or to what Ray finds.
+    """Connect this process to the cluster at an address, unless it is connected; without one, to what Ray finds.
 
     Ray finds the cluster of ``RAY_ADDRESS`` or one that runs on this machine, and starts one here where there is none.
     """
@@ -287,7 +285,7 @@ def connect(address: str | None = None) -> None:
 
 
 def fetched(results: Any) -> Any:
-    """Results of tasks; what one of them refused is raised as if it had been found here."""
+    """Results of tasks; what a task refused is raised as if it had been refused here."""
     try:
         return ray.get(results)
     except RayTaskError as error:
@@ -311,14 +309,14 @@ def _lost(error: Exception) -> InputError:
 
 
 def owned(result: Any) -> Any:
-    """Arrays of the store as one's own, that can be written to."""
+    """A result whose arrays can be written to: those of the store are copied."""
     if isinstance(result, tuple):
-        parts = [owned(one) for one in result]
-        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+        members = [owned(member) for member in result]
+        return type(result)(*members) if hasattr(result, "_fields") else tuple(members)
     return result.copy() if isinstance(result, np.ndarray) and not result.flags.writeable else result
 
 
-def _size(one: Any) -> float:
+def _size(job: Any) -> float:
     """The bytes of arrays in a job; infinite where it is not known what is in it.
 
     >>> from functools import partial
@@ -328,23 +326,23 @@ def _size(one: Any) -> float:
     >>> _size(lambda: of_unknown_size), _size(_size)
     (inf, 0)
     """
-    if isinstance(one, np.ndarray):
-        return one.nbytes
-    if isinstance(one, partial):
-        return _size((one.func, one.args, one.keywords))
-    if isinstance(one, dict):
-        return sum(map(_size, one.values()))
-    if isinstance(one, (tuple, list)):
-        return sum(map(_size, one))
-    plain = one is None or isinstance(one, (bool, int, float, str, np.generic, BuiltinFunctionType))
-    return 0 if plain or (isinstance(one, FunctionType) and one.__name__ in one.__globals__) else np.inf
+    if isinstance(job, np.ndarray):
+        return job.nbytes
+    if isinstance(job, partial):
+        return _size((job.func, job.args, job.keywords))
+    if isinstance(job, dict):
+        return sum(map(_size, job.values()))
+    if isinstance(job, (tuple, list)):
+        return sum(map(_size, job))
+    plain = job is None or isinstance(job, (bool, int, float, str, np.generic, BuiltinFunctionType))
+    return 0 if plain or (isinstance(job, FunctionType) and job.__name__ in job.__globals__) else np.inf
 
 
 def _nodes() -> list[Node]:
     return [
-        Node(one["NodeID"], int(one["Resources"].get("CPU", 0)), int(one["Resources"].get("GPU", 0)))
-        for one in ray.nodes()
-        if one["Alive"]
+        Node(node["NodeID"], int(node["Resources"].get("CPU", 0)), int(node["Resources"].get("GPU", 0)))
+        for node in ray.nodes()
+        if node["Alive"]
     ]
 
 
@@ -364,11 +362,15 @@ class _Again:
 
 @ray.remote(max_retries=-1)
 def _done(again: Any, threads: int, task: Callable[..., Any], *arguments: Any) -> Any:
-    # Ray knows, but does not tell in its public interface.
-    if ray._private.worker.global_worker.core_worker.get_current_task_attempt_number() > 0:
+    if _attempt() > 0:
         again.begun.remote()
     os.environ[THREADS_VARIABLE] = str(threads)
     return task(*arguments)
+
+
+def _attempt() -> int:
+    """How often the task that runs here was begun before: no public interface of Ray tells, up to 2.60."""
+    return int(ray._private.worker.global_worker.core_worker.get_current_task_attempt_number())
 
 
 def _sum(add: Add, *results: Any) -> Any:

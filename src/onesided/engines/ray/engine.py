@@ -13,22 +13,23 @@ from onesided.arrays import host
 from onesided.engines.cpu import SAMPLED_ENTRIES, Here, drawn_weights
 from onesided.engines.engine import Engine, Sums, engine_for
 from onesided.engines.ray.cluster import Add
-from onesided.engines.ray.panel import Shards
+from onesided.engines.ray.shards import RayPlace
 from onesided.kernels import cpu
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
 
-class ClusterEngine(Here):
+class RayEngine(Here):
     """The engine of a panel whose rows lie on a cluster; factors are here."""
 
-    def __init__(self, shards: Shards, panel: Panel, weights: Array) -> None:
-        self.where, self._shards, self.panel, self.weights = shards.name, shards, panel, weights
+    def __init__(self, place: RayPlace, panel: PanelLike, weights: Array) -> None:
+        self.where, self._place, self.panel, self.weights = place.shards.name, place, panel, weights
         self.n_columns, self.dtype = panel.n_columns, panel.dtype
 
     def _total(self, task: Callable[[Panel], Any], plus: Add) -> Any:
-        return self._shards.total(self.panel, self.weights, task, plus)
+        return self._place.total(self.panel, self.weights, task, plus)
 
     def _summed(self, method: str, *arguments: Any) -> Any:
         return self._total(partial(_passed, method=method, arguments=arguments), _plus)
@@ -69,7 +70,7 @@ class ClusterEngine(Here):
     def drawn(self) -> tuple[Engine, float]:
         """Rows with about SAMPLED_ENTRIES entries, and their share of the weight of all pairs."""
         weights, share = drawn_weights(self.panel, self.weights, SAMPLED_ENTRIES)
-        return (self, 1.0) if weights is None else (ClusterEngine(self._shards, self.panel, weights), share)
+        return (self, 1.0) if weights is None else (RayEngine(self._place, self.panel, weights), share)
 
     def linked_columns(self) -> Array:
         """For each column, the smallest of those that chains of rows link it to."""
@@ -96,40 +97,40 @@ class ClusterEngine(Here):
 
     def row_posteriors(self, known: tuple[Any, ...]) -> Iterator[Array]:
         """Halves of (S, z) of all rows, a shard at a time."""
-        for _, _, halves in self._shards.by_shards(self.panel, self.weights, partial(_row_posteriors, known=known)):
+        for _, _, halves in self._place.by_shards(self.panel, self.weights, partial(_row_posteriors, known=known)):
             yield from halves
 
     def leave_one_out(self, known: tuple[Any, ...]) -> Array:
         """For each row of positive weight, in order, five sums over its entries."""
-        parts = self._shards.by_shards(self.panel, self.weights, partial(_leave_one_out, known=known))
-        return np.concatenate([part for _, _, part in parts])
+        shards = self._place.by_shards(self.panel, self.weights, partial(_leave_one_out, known=known))
+        return np.concatenate([scores for _, _, scores in shards])
 
 
-def _there(engine: Engine, one: Any) -> Any:
-    """An array of the store where an engine works, as its own."""
-    return engine.array(np.array(one, dtype=np.float64)) if isinstance(one, np.ndarray) else one
+def _there(engine: Engine, argument: Any) -> Any:
+    """An argument of a pass where an engine works; arrays of the store are copied."""
+    return engine.array(np.array(argument, dtype=np.float64)) if isinstance(argument, np.ndarray) else argument
 
 
 def _passed(rows: Panel, method: str, arguments: tuple[Any, ...]) -> Any:
     engine = engine_for(rows)
-    found = getattr(engine, method)(*(_there(engine, one) for one in arguments))
-    return tuple(map(_brought, found)) if isinstance(found, tuple) else _brought(found)
+    result = getattr(engine, method)(*(_there(engine, argument) for argument in arguments))
+    return tuple(map(_brought, result)) if isinstance(result, tuple) else _brought(result)
 
 
-def _brought(one: Any) -> Any:
-    return one if isinstance(one, float) else np.ascontiguousarray(host(one))
+def _brought(result: Any) -> Any:
+    return result if isinstance(result, float) else np.ascontiguousarray(host(result))
 
 
 def _known(engine: Engine, known: tuple[Any, ...]) -> Any:
     columns, rest = known
-    mean, loadings, noise, spread = (_there(engine, one) for one in columns)
+    mean, loadings, noise, spread = (_there(engine, column) for column in columns)
     return engine.known(mean, loadings, noise, spread, **rest)
 
 
 def _posterior_sums(rows: Panel, known: tuple[Any, ...]) -> tuple[Array, ...]:
     engine = engine_for(rows)
     sums = engine.posterior_sums(_known(engine, known))
-    return tuple(_brought(one) for one in (sums.second, sums.first, sums.squares, sums.total))
+    return tuple(_brought(total) for total in (sums.second, sums.first, sums.squares, sums.total))
 
 
 def _row_posteriors(rows: Panel, known: tuple[Any, ...]) -> list[Array]:
@@ -142,15 +143,15 @@ def _leave_one_out(rows: Panel, known: tuple[Any, ...]) -> Array:
     return host(engine.leave_one_out(_known(engine, known)))
 
 
-def _plus(one: Any, other: Any) -> Any:
-    """Sums of what passes return, part by part."""
-    if isinstance(one, tuple):
-        return tuple(_plus(a, b) for a, b in zip(one, other, strict=True))
-    return one + other
+def _plus(first: Any, second: Any) -> Any:
+    """The sum of what passes return; of tuples, member by member."""
+    if isinstance(first, tuple):
+        return tuple(_plus(a, b) for a, b in zip(first, second, strict=True))
+    return first + second
 
 
-def _linked(one: Array, other: Array) -> Array:
+def _linked(first: Array, second: Array) -> Array:
     """Columns that chains of either link: a column and its smallest in each are as a row that has both."""
-    d = len(one)
-    columns = np.column_stack([np.tile(np.arange(d), 2), np.concatenate([one, other])]).ravel().astype(np.int32)
+    d = len(first)
+    columns = np.column_stack([np.tile(np.arange(d), 2), np.concatenate([first, second])]).ravel().astype(np.int32)
     return np.asarray(cpu.linked_columns(np.arange(0, 4 * d + 1, 2), columns, np.ones(2 * d), d))

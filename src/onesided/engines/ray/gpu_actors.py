@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from onesided.engines.ray.shard_tasks import Rows, noting_rows, panel_of
+from onesided.engines.ray.shard_tasks import Rows, Shard
 
 Array = npt.NDArray[Any]
 
@@ -25,39 +26,32 @@ def holder(node: str, device: str) -> Any:
 
 @ray.remote
 class _Holder:
-    """Keeps shards on its GPU, and row weights as long as they are in use."""
+    """Keeps shards on its GPU by their names, and row weights as long as they are in use."""
 
     def __init__(self, device: str) -> None:
         self._device = device
         self._places: dict[Any, Any] = {}
-        self._weights: dict[Any, tuple[str | None, Array | None]] = {}
+        self._weights: dict[Any, tuple[str | None, Array]] = {}
 
-    def run(
-        self,
-        shard: Any,
-        on_gpu: dict[str, Any],
-        weights_name: str | None,
-        rows: Rows,
-        weights: Array | None,
-        n_columns: int,
-        at: tuple[int, int],
-        task: Any,
-        *given: Any,
-    ) -> Any:
-        """What a task makes of the rows of a shard, by its name; weights of the same name are the same."""
+    def run(self, shard: Shard, rows: Rows, weights: Array | None, task: Any, *given: Any) -> Any:
+        """What a task makes of the rows of a shard."""
         import torch
 
-        from onesided.engines.gpu import Place
+        from onesided.engines.gpu import GpuPlace
 
-        if self._weights.get(shard, ("", None))[0] != weights_name:
-            self._weights[shard] = weights_name, weights
-        panel = panel_of(rows, self._weights[shard][1], n_columns)
-        with noting_rows(at):
-            if shard not in self._places:
-                self._places[shard] = Place(panel, torch.device(self._device), **on_gpu)
-            return task(panel.at(self._places[shard]), *given)
+        name = shard.name
+        if self._weights.get(name, ("", None))[0] != shard.weights_name:
+            self._weights[name] = shard.weights_name, np.ones(len(rows[0]) - 1) if weights is None else weights
+        panel = shard.panel(rows, self._weights[name][1])
+        with shard.naming_its_rows():
+            if name in self._places and self._places[name][0] != shard.gpu:
+                del self._places[name]  # made for another rank, or to add in another order
+            if name not in self._places:
+                place = GpuPlace(panel, torch.device(self._device), **shard.gpu._asdict())
+                self._places[name] = shard.gpu, place
+            return task(panel.at(self._places[name][1]), *given)
 
-    def forget(self, shard: Any) -> None:
+    def forget(self, name: Any) -> None:
         """Make room."""
-        self._places.pop(shard, None)
-        self._weights.pop(shard, None)
+        self._places.pop(name, None)
+        self._weights.pop(name, None)

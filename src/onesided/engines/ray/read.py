@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from onesided.engines.ray.cluster import current
-from onesided.engines.ray.panel import LARGEST_SHARD, ClusterPanel, RemoteIds, Shards, distribute
+from onesided.engines.ray.panel import LARGEST_SHARD, RayPanel, RemoteIds, distribute
+from onesided.engines.ray.shards import Shards
 from onesided.engines.ray.shuffle import gather
 from onesided.errors import InputError
 from onesided.panels.csr import Duplicates, NonFinite
@@ -24,7 +25,7 @@ def read(
     duplicates: Duplicates = "refuse",
     non_finite: NonFinite = "refuse",
     device: str = "cpu",
-) -> ClusterPanel:
+) -> RayPanel:
     """A panel on the Ray cluster that is connected to, or else that Ray finds or starts.
 
     Parameters
@@ -67,7 +68,7 @@ def read(
     )
     edges, number = np.concatenate([[0], np.cumsum(found.block_rows)]), len(found.blocks)
     planned = [slots[k * len(slots) // number] for k in range(number)]
-    return ClusterPanel(
+    return RayPanel(
         Shards(cluster, found.blocks, edges, planned),
         found.row_counts,
         len(found.column_ids),

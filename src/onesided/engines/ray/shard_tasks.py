@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import ray
 
+from onesided.engines.placement import DEFAULT_GPU_OPTIONS, GpuOptions
 from onesided.errors import InputError
 from onesided.panels.csr import check_compressed
 from onesided.panels.packed.format import load_packed
@@ -21,7 +22,7 @@ Rows = tuple[Array, Array, Array]  # pointers from 0, columns, values
 
 
 class Facts(NamedTuple):
-    """What is known elsewhere of the rows of a shard that was made of another."""
+    """What the driver is told of the rows of a shard that was made of another."""
 
     row_counts: Array
     n_columns: int
@@ -29,43 +30,48 @@ class Facts(NamedTuple):
     column_ids: Array | None
 
 
-def panel_of(rows: Rows, weights: Array | None, n_columns: int, column_ids: Array | None = None) -> Panel:
-    """The panel of a shard; all weights are one where none are given."""
-    panel = Panel.from_mapped(*rows, n_columns, row_ids=None, column_ids=column_ids)
-    if weights is not None:
-        panel.row_weights = weights
-    return panel
+class Shard(NamedTuple):
+    """What a node is told of a shard beside its rows and their weights, which come from the store."""
+
+    name: tuple[str, int]
+    edges: tuple[int, int]  # in the whole panel: the first row, and the one after the last
+    n_columns: int
+    weights_name: str | None = None  # weights of the same name are the same
+    gpu: GpuOptions = DEFAULT_GPU_OPTIONS
+
+    def panel(self, rows: Rows, weights: Array | None, column_ids: Array | None = None) -> Panel:
+        """Its rows as a panel; all weights are one where none are given."""
+        return Panel.from_checked(*rows, self.n_columns, column_ids=column_ids, row_weights=weights)
+
+    @contextmanager
+    def naming_its_rows(self) -> Iterator[None]:
+        """Where a task refuses the rows, say which they are."""
+        try:
+            yield
+        except InputError as error:
+            first, last = self.edges
+            raise error.followed_by(f" (found in rows {first:,} to {last - 1:,})") from error
 
 
-@contextmanager
-def noting_rows(at: tuple[int, int]) -> Iterator[None]:
-    """A refusal tells which rows it was about."""
-    try:
-        yield
-    except InputError as error:
-        raise error.followed_by(f" (found in rows {at[0]:,} to {at[1] - 1:,})") from error
-
-
-def on_rows(rows: Rows, weights: Array | None, n_columns: int, at: tuple[int, int], task: Any, *given: Any) -> Any:
+def on_rows(shard: Shard, rows: Rows, weights: Array | None, task: Any, *given: Any) -> Any:
     """What a task makes of the rows of a shard."""
-    with noting_rows(at):
-        return task(panel_of(rows, weights, n_columns), *given)
+    with shard.naming_its_rows():
+        return task(shard.panel(rows, weights), *given)
 
 
 def made_rows(
+    shard: Shard,
     rows: Rows,
     weights: Array | None,
-    n_columns: int,
-    at: tuple[int, int],
     task: Callable[..., Panel],
     column_ids: Array | None,
     *beside: Any,
 ) -> tuple[Rows, Facts]:
-    """Other rows, as many, that a task makes of those of a shard; and what is to be known of them elsewhere."""
-    with noting_rows(at):
-        made = task(panel_of(rows, weights, n_columns, column_ids), *beside)
-    ids = made.column_ids if made.has_column_ids else None
-    return of_panel(made), Facts(made.row_counts.astype(np.int32), made.n_columns, made.dtype, ids)
+    """Other rows, as many, that a task makes of those of a shard; and what the driver is told of them."""
+    with shard.naming_its_rows():
+        made = task(shard.panel(rows, weights, column_ids), *beside)
+    facts = Facts(made.row_counts.astype(np.int32), made.n_columns, made.dtype, made.given_column_ids)
+    return of_panel(made), facts
 
 
 def of_panel(panel: Panel) -> Rows:
@@ -109,8 +115,8 @@ def narrowed(rows: Panel, chosen: Array) -> Rows:
     return of_panel(rows.take_columns(chosen))
 
 
-def stacked(parts: list[Rows]) -> Rows:
-    """Rows one below the other."""
-    counts = np.concatenate([np.zeros(1, np.int64), *(np.diff(indptr) for indptr, _, _ in parts)])
-    columns, values = (np.concatenate([part[k] for part in parts]) for k in (1, 2))
+def stacked(shards: list[Rows]) -> Rows:
+    """The rows of shards one below the other."""
+    counts = np.concatenate([np.zeros(1, np.int64), *(np.diff(indptr) for indptr, _, _ in shards)])
+    columns, values = (np.concatenate([rows[k] for rows in shards]) for k in (1, 2))
     return np.cumsum(counts), columns, values

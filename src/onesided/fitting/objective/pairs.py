@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onesided.engines.placement import Place
 from onesided.engines.threads import cut, in_order
 from onesided.fitting.objective.penalties import incoherence
 from onesided.kernels import pairs
@@ -54,7 +55,7 @@ class PairObjective:
         penalty: float = 0.0,
         alpha: float = 0.0,
         diagonal_weight: float | None = None,
-        place: Any = None,
+        place: Place | None = None,
     ) -> None:
         d = moments.n_columns
         off = moments.n_pairs - int(np.count_nonzero(np.diff(moments.indptr)))  # a column seen is a pair with itself

@@ -27,7 +27,7 @@ from onesided.arrays import host, like, namespace
 from onesided.engines.engine import Engine, engine_for
 from onesided.errors import InputError, check_choice
 from onesided.pairs.column_sums import ColumnSums, column_sums, largest_value
-from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 Diagonal = Literal["fit", "free"]
@@ -54,6 +54,7 @@ class RowObjective:
 
     Examples
     --------
+    >>> from onesided.panels.panel import Panel
     >>> objective = RowObjective(Panel.from_dense([[2.0, 2.0]]), diagonal="fit")
     >>> objective.scale, objective.value_and_gradient(np.ones((2, 1)))
     (2.0, (-2.0, array([[0.],
@@ -62,7 +63,7 @@ class RowObjective:
 
     def __init__(
         self,
-        panel: Panel,
+        panel: PanelLike,
         *,
         center: Any = None,
         weights: Array | None = None,
@@ -162,9 +163,10 @@ class RowObjective:
         return engine, share, some.squares - self.row_variance * some.counts
 
 
-def mean_squared_pair_error(panel: Panel, factor: Array) -> float:
+def mean_squared_pair_error(panel: PanelLike, factor: Array) -> float:
     """The mean of (x_iᵀx_j − v_i v_j)² over the pairs i ≠ j of all rows, each weighed by its row's weight.
 
+    >>> from onesided.panels.panel import Panel
     >>> round(mean_squared_pair_error(Panel.from_dense([[1.0, 3.0]]), np.ones((2, 1))), 12)
     4.0
     """

@@ -75,7 +75,7 @@ def load_packed(path: str | os.PathLike[str]) -> Panel:
             if len(stored) != header[f"{axis}s"]:
                 raise InputError(f"{path} is damaged: {counted(header[f'{axis}s'], axis)} but {len(stored):,} ids")
         columns = ids["column"].all if "column" in ids else None
-        return Panel.from_mapped(
+        return Panel.from_checked(
             **arrays,
             n_columns=header["columns"],
             row_ids=ids.get("row"),

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onesided import InputError, Panel, as_panel
-from onesided.panels.csr import LARGEST_VALUE
+from onesided.panels.refusals import LARGEST_VALUE
 from onesided.panels.ids import find_ids
 
 NAN, INF = float("nan"), float("inf")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onesided.fitting.solvers.result import Progress
-    from onesided.panels.csr import Duplicates, NonFinite
     from onesided.panels.panel import Panel
+    from onesided.panels.refusals import Duplicates, NonFinite
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

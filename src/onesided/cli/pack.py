@@ -24,7 +24,9 @@ from onesided.cli.console import EXISTING_FILE, bar, json_option, print_result, 
 )
 @table_options
 @json_option
-def pack(tables: tuple[str, ...], output: str, memory: int, as_json: bool, **reading: Any) -> None:
+def pack(
+    tables: tuple[str, ...], output: str, memory: int, as_json: bool, duplicates: Any, non_finite: Any, **names: Any
+) -> None:
     """Pack tables larger than memory into one panel on the disk.
 
     TABLES are as for fit; their lines may come in any order, and a row id in several tables is one row. The panel
@@ -40,6 +42,9 @@ def pack(tables: tuple[str, ...], output: str, memory: int, as_json: bool, **rea
         onesided fit ratings.panel -o movies.onesided
     """
     from onesided.panels.packed.sort import pack as pack_tables
+    from onesided.panels.refusals import ValueRules
+    from onesided.panels.table_files import TableColumns
 
-    packed = pack_tables(tables, output, memory=memory, progress=bar, note=partial(click.echo, err=True), **reading)
+    columns, rules, note = TableColumns(**names), ValueRules(duplicates, non_finite), partial(click.echo, err=True)
+    packed = pack_tables(tables, output, columns=columns, rules=rules, memory=memory, progress=bar, note=note)
     print_result({"panel": output} | asdict(packed), as_json)

@@ -10,15 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.errors import InputError, counted, examples, shown
+from onesided.panels.refusals import ID_KINDS, NO_FLOATS, check_ids_present
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Array = npt.NDArray[Any]
 Coded = tuple[Array | None, Array, int]  # ids (or None), the code of each entry, how many codes there are
-
-_EXPECTED = "ids must be all integers or all strings"
-_NO_FLOATS = f'{_EXPECTED}; cast floats first, for example with astype("Int64") or astype(str)'
 
 
 def encode_ids(ids: pa.Array | pa.ChunkedArray, name: str) -> Coded:
@@ -36,17 +34,8 @@ def encode_ids(ids: pa.Array | pa.ChunkedArray, name: str) -> Coded:
     ids = without_dictionary(ids)
     if ids.null_count:
         first = pc.index(pc.is_null(ids), True).as_py()
-        raise InputError(f"{name!r} has {counted(ids.null_count, 'missing id')} (first at position {first}); drop them")
-    if pa.types.is_integer(ids.type):
-        try:
-            ids = ids.cast(pa.int64())
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{name!r} has ids beyond 64-bit integers; use strings") from error
-    elif _is_text(ids.type):
-        ids = ids.cast(pa.large_string())
-    else:
-        expected = _NO_FLOATS if pa.types.is_floating(ids.type) else _EXPECTED
-        raise InputError(f"{name!r} holds {ids.type}, for example {shown(ids[0].as_py())}; {expected}")
+        check_ids_present(ids.null_count, f"at position {first}", repr(name))
+    ids = plain_ids(ids, name)
     if ids.type == pa.int64():
         least, most = pc.min_max(ids).values()
         if most.as_py() - least.as_py() < 2 * len(ids):
@@ -59,6 +48,26 @@ def encode_ids(ids: pa.Array | pa.ChunkedArray, name: str) -> Coded:
     rank[order] = np.arange(len(order), dtype=np.int32)
     distinct = coded.dictionary.to_numpy(zero_copy_only=False)[order]
     return distinct, rank[coded.indices.to_numpy()], len(distinct)
+
+
+def plain_ids(given: pa.Array | pa.ChunkedArray, name: str) -> pa.Array | pa.ChunkedArray:
+    """Ids as int64 or large strings, with the nulls they have; those of other kinds are refused.
+
+    >>> import pyarrow as pa
+    >>> plain_ids(pa.array(["tea", None]).dictionary_encode(), "drink").type
+    LargeStringType(large_string)
+    """
+    import pyarrow as pa
+
+    ids = without_dictionary(given)
+    kind = ids.type
+    if len(ids) > ids.null_count and not pa.types.is_integer(kind) and not _is_text(kind):
+        expected = NO_FLOATS if pa.types.is_floating(kind) else ID_KINDS
+        raise InputError(f"{name!r} holds {kind}, for example {shown(ids.drop_null()[0].as_py())}; {expected}")
+    try:
+        return ids.cast(pa.int64() if pa.types.is_integer(kind) else pa.large_string())
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{name!r} has ids beyond 64-bit integers; use strings") from error
 
 
 def _encode_near(ids: pa.Array | pa.ChunkedArray, least: int, most: int) -> Coded:
@@ -86,7 +95,7 @@ def without_dictionary(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chunk
     plain = pa.large_string() if _is_text(array.type.value_type) else array.type.value_type
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     # By hand, as Arrow cannot cast a dictionary of string views, which is what polars hands over.
-    return pa.chunked_array([one.dictionary.cast(plain).take(one.indices) for one in chunks], type=plain)
+    return pa.chunked_array([chunk.dictionary.cast(plain).take(chunk.indices) for chunk in chunks], type=plain)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -107,10 +116,10 @@ def as_ids(given: Any, name: str) -> Array:
             return ids
         if not all(issubclass(one, (int, np.integer)) and one is not bool for one in types):
             found = " and ".join(sorted(one.__name__ for one in types))
-            expected = _NO_FLOATS if any(issubclass(one, (float, np.floating)) for one in types) else _EXPECTED
+            expected = NO_FLOATS if any(issubclass(one, (float, np.floating)) for one in types) else ID_KINDS
             raise InputError(f"{name} hold {found}; {expected}")
     elif ids.dtype.kind not in "iu":
-        raise InputError(f"{name} hold {ids.dtype}; {_NO_FLOATS if ids.dtype.kind == 'f' else _EXPECTED}")
+        raise InputError(f"{name} hold {ids.dtype}; {NO_FLOATS if ids.dtype.kind == 'f' else ID_KINDS}")
     limits = np.iinfo(np.int64)
     if np.any(ids > limits.max) or np.any(ids < limits.min):
         raise InputError(f"{name} reach beyond 64-bit integers; use strings")

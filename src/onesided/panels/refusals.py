@@ -144,7 +144,7 @@ column 'tea'); drop them or pass non_finite="drop"
 class Repeats(NamedTuple):
     """Entries that repeat an earlier (row, column) pair: how many, and the first such pair with two of its values."""
 
-    count: int
+    number: int
     pair: tuple[Any, Any]
     values: tuple[float, float]
 
@@ -152,7 +152,7 @@ class Repeats(NamedTuple):
         """The error that says so."""
         first, second = self.values
         return InputError(
-            f"{counted(self.count, 'entry repeats', 'entries repeat')} an earlier (row, column) pair, "
+            f"{counted(self.number, 'entry repeats', 'entries repeat')} an earlier (row, column) pair, "
             f"for example {location(self.pair)} with values {first:g} and {second:g}; "
             'say how to merge them: duplicates="mean", "sum" or "last"'
         )

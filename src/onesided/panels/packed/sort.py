@@ -217,7 +217,7 @@ def _compress_blocks(
                 if repeats:
                     u, j = repeats.pair
                     example = example or (ids[u].as_py(), column_ids[j].as_py())
-                    repeated += repeats.count
+                    repeated += repeats.number
                 writer.append(ids, *compressed)
                 done += len(values)
                 report(done, lines)

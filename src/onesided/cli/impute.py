@@ -118,26 +118,9 @@ def _observed(panel: Panel, rows: Any, columns: Any) -> int:
 
 def align(panel: Panel, column_ids: Any, unknown: Any) -> Panel:
     """The panel over the model's columns, with the model's ids."""
-    import numpy as np
+    from onesided.panels.alignment import align_as_written
 
-    from onesided.panels.panel import Panel
-
-    if np.array_equal(panel.column_ids, column_ids):
-        return panel
-    known, given = _comparable(column_ids, panel.column_ids)
-    entries = (panel.indptr, panel.columns, panel.values, panel.n_columns)
-    panel = Panel(*entries, row_ids=panel.row_ids, column_ids=given).align_columns(known, unknown=unknown)
-    return Panel(panel.indptr, panel.columns, panel.values, len(known), row_ids=panel.row_ids, column_ids=column_ids)
-
-
-def _comparable(known: Any, given: Any) -> tuple[Any, Any]:
-    """Two arrays of ids, as text if either is: ids of a file are text as soon as one of them is not an integer."""
-    import numpy as np
-
-    if (known.dtype.kind == "O") == (given.dtype.kind == "O"):
-        return known, given
-    as_text = [np.array([str(one) for one in ids.tolist()], dtype=object) for ids in (known, given)]
-    return as_text[0], as_text[1]
+    return align_as_written(panel, column_ids, unknown=unknown)
 
 
 def all_values(model: OneSidedCompletion, panel: Panel) -> Iterator[Part]:
@@ -162,6 +145,7 @@ def _positions(path: str, panel: Panel, unknown: str, row: str | None, column: s
     """Row and column positions of the pairs that a table lists, and how many pairs were left out."""
     import numpy as np
 
+    from onesided.panels.alignment import comparable_ids
     from onesided.panels.ids import encode_ids, find_ids
     from onesided.panels.table_files import open_table
 
@@ -172,7 +156,7 @@ def _positions(path: str, panel: Panel, unknown: str, row: str | None, column: s
         ids, codes, _ = encode_ids(wanted[name], name)
         assert ids is not None
         pairs.append((ids, codes))
-        places.append(find_ids(*_comparable(known, ids))[0][codes])
+        places.append(find_ids(*comparable_ids(known, ids))[0][codes])
     rows, columns = places
     found = (rows >= 0) & (columns >= 0)
     strangers = np.flatnonzero(~found)

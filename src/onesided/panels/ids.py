@@ -175,27 +175,3 @@ def known_positions(known: Array, ids: Iterable[Any], axis: str) -> Array:
         others = f"; its {axis} ids are {id_kind(known)}" if id_kind(known) != id_kind(wanted) else ""
         raise InputError(f"{counted(len(strangers), f'{axis} id')} not in the panel: {examples(strangers)}{others}")
     return position
-
-
-def row_selection(given: Any, n_rows: int, row_ids: Array | None) -> Array:
-    """Positions of rows, out of a list of them or a mask; none twice where rows have ids."""
-    rows = np.asarray(given)
-    if rows.dtype == bool and rows.shape == (n_rows,):
-        return np.flatnonzero(rows)
-    if rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "iu"):
-        raise InputError(
-            f"expected a list of row positions or a mask over {counted(n_rows, 'row')}; "
-            f"found {rows.dtype} of shape {rows.shape}"
-        )
-    outside = rows[(rows < 0) | (rows >= n_rows)]
-    if len(outside):
-        raise InputError(f"row position {outside[0]} is outside 0 to {n_rows - 1}")
-    rows = rows.astype(np.int64)
-    ordered = np.sort(rows)
-    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-    if row_ids is not None and len(repeated):
-        raise InputError(
-            f"row {shown(row_ids[repeated[0]])} is taken more than once, and ids do not repeat; "
-            "take it once and give it a larger weight: with_row_weights()"
-        )
-    return rows

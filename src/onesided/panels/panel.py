@@ -47,7 +47,8 @@ from onesided.errors import InputError, check_choice, counted, examples
 from onesided.kernels import cpu
 from onesided.panels.convert import column_names, encode_entries, sparse_entries, table_columns, wide_table
 from onesided.panels.csr import as_float, check_compressed, check_shape, check_weights, compress
-from onesided.panels.ids import Coded, as_ids, check_ids, find_ids, id_kind, known_positions, row_selection
+from onesided.panels.ids import Coded, as_ids, check_ids, find_ids, id_kind, known_positions
+from onesided.panels.positions import row_selection
 from onesided.panels.refusals import Duplicates, NonFinite, ValueRules
 from onesided.panels.table_files import is_long
 

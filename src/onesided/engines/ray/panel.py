@@ -28,8 +28,8 @@ from onesided.engines.ray.shard_tasks import (
 )
 from onesided.engines.threads import cut
 from onesided.memory import check_room
-from onesided.panels.ids import row_selection
 from onesided.panels.panel import Draw, Panel
+from onesided.panels.positions import row_selection
 
 Array = npt.NDArray[Any]
 

@@ -112,12 +112,12 @@ def as_ids(given: Any, name: str) -> Array:
         return ids.astype(object)
     if ids.dtype.kind == "O":
         types = set(map(type, ids))
-        if all(issubclass(one, str) for one in types):
+        if all(issubclass(kind, str) for kind in types):
             return ids
-        if not all(issubclass(one, (int, np.integer)) and one is not bool for one in types):
-            found = " and ".join(sorted(one.__name__ for one in types))
-            expected = NO_FLOATS if any(issubclass(one, (float, np.floating)) for one in types) else ID_KINDS
-            raise InputError(f"{name} hold {found}; {expected}")
+        if not all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in types):
+            kinds = " and ".join(sorted(kind.__name__ for kind in types))
+            expected = NO_FLOATS if any(issubclass(kind, (float, np.floating)) for kind in types) else ID_KINDS
+            raise InputError(f"{name} hold {kinds}; {expected}")
     elif ids.dtype.kind not in "iu":
         raise InputError(f"{name} hold {ids.dtype}; {NO_FLOATS if ids.dtype.kind == 'f' else ID_KINDS}")
     limits = np.iinfo(np.int64)

@@ -123,7 +123,7 @@ def pack(
         n_columns = _sort_columns(passes, entries)
         _sort_entries(passes, entries, by_line=rules.duplicates != "refuse")
         packed = _write_panel(passes, path, entries, n_columns, rules.duplicates)
-        if (passes.folder / "panel" / HEADER).exists():  # not yet in its place
+        if (passes.folder / "panel" / HEADER).exists():  # not yet renamed
             publish(passes.folder / "panel", path)
         passes.notes.remove()
     return packed
@@ -186,14 +186,14 @@ def _write_panel(passes: Passes, path: Path, entries: Entries, n_columns: int, d
 
     if "panel" in passes.notes and not (passes.folder / "panel" / HEADER).exists():
         _, result = passes.notes["panel"]
-        if not _in_place(path, result["folder"]):
-            passes.forget("panel")  # it was given its place, and taken from there
+        if not _is_published(path, result["folder"]):
+            passes.forget("panel")  # it was renamed, and has been removed since
     written = passes.once("panel", [entries.keys, entries.kinds, duplicates], "Packing", work).result["packed"]
     dropped = entries.values.non_finite
     return Packed(**written, lines_dropped=dropped, lines_merged=entries.lines - dropped - written["entries"])
 
 
-def _in_place(path: Path, folder: str) -> bool:
+def _is_published(path: Path, folder: str) -> bool:
     return is_packed(path) and read_header(path)["folder"] == folder
 
 

@@ -18,11 +18,7 @@ Array = npt.NDArray[Any]
 
 
 def as_written(ids: Array) -> Array:
-    """Ids as strings.
-
-    >>> as_written(np.array([7, 31]))
-    array(['7', '31'], dtype=object)
-    """
+    """Ids as strings."""
     return np.array([str(text) for text in ids.tolist()], dtype=object)
 
 
@@ -45,23 +41,10 @@ def align_as_written(panel: Panel, column_ids: Array, *, unknown: Literal["refus
     if np.array_equal(panel.column_ids, column_ids):
         return panel
     wanted, present = comparable_ids(column_ids, panel.column_ids)
-    row_ids = panel.row_ids if panel.has_row_ids else None
-    named = Panel(
-        panel.indptr,
-        panel.columns,
-        panel.values,
-        panel.n_columns,
-        row_ids=row_ids,
-        column_ids=present,
-        row_weights=panel.row_weights,
-    )
+    rows: dict[str, Any] = {
+        "row_ids": panel.row_ids if panel.has_row_ids else None,
+        "row_weights": panel.row_weights,
+    }
+    named = Panel(panel.indptr, panel.columns, panel.values, panel.n_columns, column_ids=present, **rows)
     aligned = named.align_columns(wanted, unknown=unknown)
-    return Panel(
-        aligned.indptr,
-        aligned.columns,
-        aligned.values,
-        len(wanted),
-        row_ids=row_ids,
-        column_ids=column_ids,
-        row_weights=panel.row_weights,
-    )
+    return Panel(aligned.indptr, aligned.columns, aligned.values, len(wanted), column_ids=column_ids, **rows)

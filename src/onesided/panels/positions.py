@@ -13,25 +13,10 @@ Array = npt.NDArray[Any]
 
 
 def checked_positions(positions: Any, limit: int, axis: str, *, instead: str = "") -> Array:
-    """Positions of rows or columns as an int64 array.
+    """Positions of rows or columns as an int64 array: whole numbers in one dimension, inside 0 to ``limit`` − 1.
 
-    Parameters
-    ----------
-    positions : array or list of int, or int
-        One position or a list of them, which may be empty.
-    limit : int
-        How many rows or columns there are.
-    axis : "row" or "column"
-    instead : str, optional
-        What to do instead, for the message about what are no positions.
+    A single position is a list of one; ``instead`` says in the message what to do with what are no positions.
 
-    Raises
-    ------
-    InputError
-        If they are not whole numbers in one dimension, or lie outside 0 to ``limit`` − 1.
-
-    Examples
-    --------
     >>> checked_positions([2, 0], 3, "row")
     array([2, 0])
     >>> checked_positions([3], 3, "row")

@@ -21,26 +21,13 @@ from onesided.storage.atomic import write_text
 
 
 def digest(depends: Any) -> str:
-    """A key of what work depends on, anything that JSON can carry.
-
-    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
-    True
-    """
+    """A key of what work depends on, anything that JSON can carry."""
     return hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()
 
 
 class Notes:
-    """The finished pieces of work, by name, in a file.
+    """The finished pieces of work, by name, in a file, which is begun anew if it is of work with other dependencies.
 
-    Parameters
-    ----------
-    path : Path
-        The file; written now if there is none, or if it is of other work.
-    depends : object
-        What all pieces depend on, anything that JSON can carry.
-
-    Examples
-    --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     notes = Notes(Path(folder, "squares.part"), {"version": 1})

@@ -185,7 +185,7 @@ def test_folders_that_are_not_checkpoints_are_refused(tmp_path):
     refused("file is a file; name a folder", tmp_path / "file")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("")
-    refused("holds other files than a checkpoint's", tmp_path / "full")
+    refused("full holds other files than a checkpoint's; name a new folder$", tmp_path / "full")
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "fit.json").write_text("{")
     refused("fit.json is damaged", tmp_path / "damaged")

@@ -17,9 +17,11 @@ from onesided import InputError, Panel
 
 ray = pytest.importorskip("ray")
 
-from onesided.engines.ray import shuffle  # noqa: E402
+from onesided.engines.ray import shuffle, sources  # noqa: E402
 from onesided.engines.ray.cluster import fetched  # noqa: E402
 from onesided.engines.ray.shuffle import gather  # noqa: E402
+from onesided.panels.refusals import ValueRules  # noqa: E402
+from onesided.panels.table_files import TableColumns  # noqa: E402
 
 pytestmark = [
     pytest.mark.cluster,
@@ -29,6 +31,7 @@ pytestmark = [
 ]
 
 NAMES = {"row": "user", "column": "item", "value": "stars"}
+COLUMNS = TableColumns(**NAMES)
 NODE = {"num_cpus": 1, "object_store_memory": 200 << 20}
 
 
@@ -98,7 +101,7 @@ def same(found, panel):
 @pytest.mark.parametrize("pieces", [1, 3, 7])
 def test_the_rows_of_one_table(cluster, small_units, tmp_path, text, pieces):
     table = entries(text)
-    found = gather(write(tmp_path / "t", table), **NAMES, pieces=pieces)
+    found = gather(write(tmp_path / "t", table), names=COLUMNS, pieces=pieces)
     same(found, Panel.from_table(table, **NAMES))
     assert found.lines == table.num_rows
     assert len(found.blocks) <= pieces
@@ -117,7 +120,7 @@ def test_merged_and_dropped(cluster, small_units, tmp_path, duplicates):
     table = pa.concat_tables([table.set_column(2, "stars", pa.array(values)), table.slice(50, 200)])
     options = {"duplicates": duplicates, "non_finite": "drop"}
     panel = Panel.from_table(table, **NAMES, **options)
-    found = gather(write(tmp_path / "t", table), pieces=3, **options)  # the names are recognised
+    found = gather(write(tmp_path / "t", table), pieces=3, rules=ValueRules(**options))  # the names are recognised
     same(found, panel)
     assert found.lines_dropped == (~np.isfinite(values)).sum()
     assert found.lines_merged == found.lines - found.lines_dropped - panel.n_entries > 0
@@ -163,16 +166,37 @@ def test_datasets(cluster, small_units, tmp_path, capfd):
     assert (data.context.enable_progress_bars, logging.getLogger("ray.data").level) == (bars, level)
     assert "Dataset" not in "".join(capfd.readouterr())
     with pytest.raises(InputError, match="columns of the dataset are named 'who'"):
-        gather(data, row="who", pieces=3)
+        gather(data, names=TableColumns(row="who"), pieces=3)
 
 
-def test_blocks_are_placed(cluster, tmp_path):
+@pytest.mark.filterwarnings("ignore:::ray.data")
+def test_what_is_used_of_ray_data(cluster):
+    """``materialize`` and ``to_arrow_refs``, of which the latter may change with a minor release: tried with 2.60."""
+    table = entries(lines=300)
+    frames = [table.slice(k * 100, 100).to_pandas() for k in range(3)]  # blocks that are not Arrow's
+    data = ray.data.from_pandas(frames).map_batches(lambda batch: batch, batch_format="pandas")
+    same(gather(data, pieces=2), Panel.from_table(table, **NAMES))
+    blocks = list(sources.dataset_blocks(data, dict.fromkeys(NAMES)))
+    assert all(isinstance(fetched(ref), pa.Table) for _, (ref,) in blocks)
+    assert [source.first_line for source, _ in blocks] == [0, 100, 200]  # in the order of the dataset
+
+    def failing(batch):
+        raise OSError("no such bucket")
+
+    with pytest.raises(InputError, match=r"the dataset cannot be made \(.*no such bucket.*see that its source"):
+        gather(data.map_batches(failing), pieces=2)
+
+
+def test_blocks_are_made_where_they_are_scheduled(cluster, tmp_path):
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
 
     nodes = sorted(one["NodeID"] for one in ray.nodes() if one["Alive"])
     folder = write(tmp_path / "t", entries(lines=200_000))
     found = gather(
-        folder, pieces=3, duplicates="sum", place=lambda k, n: {"scheduling_strategy": On(nodes[k % 3], soft=True)}
+        folder,
+        pieces=3,
+        rules=ValueRules("sum"),
+        scheduling=lambda k, n: {"scheduling_strategy": On(nodes[k % 3], soft=True)},
     )
     where = ray.experimental.get_object_locations(found.blocks)
     assert [where[block]["node_ids"] for block in found.blocks] == [[nodes[k % 3]] for k in range(len(found.blocks))]
@@ -219,7 +243,7 @@ def test_refused(cluster, tmp_path, case):
     spoil, message = REFUSED[case]
     table = spoil(entries(lines=300))
     with pytest.raises(InputError, match=message) as refused:
-        gather(write(tmp_path / "t", table, files=2), **NAMES, pieces=3)
+        gather(write(tmp_path / "t", table, files=2), names=COLUMNS, pieces=3)
     assert type(refused.value) is InputError
     if case in ("not finite", "duplicates", "large"):
         with pytest.raises(InputError) as expected:
@@ -237,13 +261,13 @@ def test_refused_paths_and_options(cluster, tmp_path):
     with pytest.raises(InputError, match=r"expected the path of Parquet files.*found int"):
         gather(7, pieces=1)
     with pytest.raises(InputError, match=r"lines of a dataset have no order.*Parquet files, which have one"):
-        gather(ray.data.range(3), pieces=1, duplicates="last")
+        gather(ray.data.range(3), pieces=1, rules=ValueRules("last"))
     write(tmp_path, entries(lines=100), files=1)
     pq.write_table(entries(text=True, lines=100), tmp_path / "text.parquet")
     with pytest.raises(
         InputError, match=r"the row ids of .*part-0.parquet are integers, those of .*text.parquet are str"
     ):
-        gather(tmp_path, **NAMES, pieces=2)
+        gather(tmp_path, names=COLUMNS, pieces=2)
 
 
 def damage(path, at):
@@ -256,10 +280,10 @@ def test_damaged_files_are_named(cluster, tmp_path):
     folder = write(tmp_path / "t", entries())
     damage(folder / "part-1.parquet", 100)  # its pages; the end, which tells where they are, is whole
     with pytest.raises(InputError, match=r"part-1.parquet is cut short or corrupt \(.*fetch or write it again"):
-        gather(folder, **NAMES, pieces=2)
+        gather(folder, names=COLUMNS, pieces=2)
     (folder / "part-1.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(InputError, match=r"part-1.parquet is cut short or corrupt \("):
-        gather(folder, **NAMES, pieces=2)
+        gather(folder, names=COLUMNS, pieces=2)
 
 
 def test_killed_workers(cluster, small_units, tmp_path, monkeypatch):
@@ -276,7 +300,7 @@ def test_killed_workers(cluster, small_units, tmp_path, monkeypatch):
         return split(survey, sources, *blocks)
 
     monkeypatch.setattr(shuffle, "_split", dying)
-    same(gather(folder, **NAMES, pieces=3), Panel.from_table(table, **NAMES))
+    same(gather(folder, names=COLUMNS, pieces=3), Panel.from_table(table, **NAMES))
     assert len(list(folder.glob("*.died"))) == 3
 
 
@@ -302,7 +326,7 @@ def test_node_lost_meanwhile(cluster, small_units, tmp_path, monkeypatch):
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    found = gather(folder, **NAMES, pieces=3)
+    found = gather(folder, names=COLUMNS, pieces=3)
     killer.join(timeout=30)
     assert not killer.is_alive()  # it was at work on that node, and was killed
     same(found, Panel.from_table(table, **NAMES))
@@ -318,7 +342,9 @@ def test_node_lost_afterwards(cluster, tmp_path):
     nodes = [cluster.add_node(**NODE) for _ in range(2)]
     cluster.wait_for_nodes()
     found = [
-        gather(folder, pieces=4, place=lambda k, n, node=node: {"scheduling_strategy": On(node.node_id, soft=True)})
+        gather(
+            folder, pieces=4, scheduling=lambda k, n, node=node: {"scheduling_strategy": On(node.node_id, soft=True)}
+        )
         for node in nodes
     ]
     for one, node in zip(found, nodes, strict=True):

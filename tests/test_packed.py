@@ -25,9 +25,10 @@ from click.testing import CliRunner
 
 from onesided import InputError, OneSidedCompletion, Panel, synthetic
 from onesided.cli import main
-from onesided.panels.packed import resume, scan, sort
+from onesided.panels.packed import database, scan, sort
 from onesided.panels.packed.format import is_packed, load_packed
 from onesided.panels.packed.sort import pack
+from onesided.panels.refusals import ValueRules
 from onesided.panels.table_files import open_table
 
 HEADER = "user,item,rating\n"
@@ -36,8 +37,8 @@ HEADER = "user,item,rating\n"
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of few lines, so that a small table has several and rows lie across their ends."""
-    for module in (scan, resume):
-        monkeypatch.setattr(module, "LINES", 16)
+    for module in (scan, database):
+        monkeypatch.setattr(module, "GROUP_LINES", 16)
     monkeypatch.setattr(sort, "BLOCK_LINES", 40)
 
 
@@ -156,14 +157,14 @@ def test_values_are_single_where_that_loses_nothing(tmp_path: Path, write: Calla
 def test_duplicates_are_merged_in_the_order_of_lines(tmp_path: Path, write: Any, duplicates: Any) -> None:
     every = lines(*ids("strings"), repeat=400)
     tables = [write(text(every[300:])), write(text(every[:300]), "b.csv")]
-    found = pack(tables, tmp_path / "panel", duplicates=duplicates)
+    found = pack(tables, tmp_path / "panel", rules=ValueRules(duplicates))
     assert_same(load_packed(tmp_path / "panel"), in_memory(tables, duplicates=duplicates))
     assert found.lines_merged == 400
 
 
 def test_rows_and_columns_all_of_whose_values_were_dropped_stay(tmp_path: Path, write: Callable[..., Path]) -> None:
     table = write(f"{HEADER}b,x,NaN\na,x,1\nc,y,inf\na,z,NA\nd,x,\n")
-    found = pack([table], tmp_path / "panel", non_finite="drop")
+    found = pack([table], tmp_path / "panel", rules=ValueRules(non_finite="drop"))
     panel = load_packed(tmp_path / "panel")
     assert_same(panel, in_memory([table], non_finite="drop"))
     assert (panel.shape, panel.n_entries, found.lines_dropped) == ((4, 3), 1, 4)
@@ -171,7 +172,7 @@ def test_rows_and_columns_all_of_whose_values_were_dropped_stay(tmp_path: Path, 
 
 def test_a_panel_without_entries(tmp_path: Path, write: Callable[..., Path]) -> None:
     table = write(f"{HEADER}b,x,NaN\n")
-    pack([table], tmp_path / "panel", non_finite="drop")
+    pack([table], tmp_path / "panel", rules=ValueRules(non_finite="drop"))
     assert_same(load_packed(tmp_path / "panel"), in_memory([table], non_finite="drop"))
 
 
@@ -245,7 +246,7 @@ def test_tables_are_refused_as_they_are_in_memory(tmp_path: Path, write: Callabl
     with pytest.raises(InputError) as expected:
         in_memory([table], **options)
     with pytest.raises(InputError) as found:
-        pack([table], tmp_path / "panel", **options)
+        pack([table], tmp_path / "panel", rules=ValueRules(**options))
     assert str(found.value) == str(expected.value)
     assert not (tmp_path / "panel").exists()
 
@@ -257,7 +258,7 @@ def test_counts_are_of_all_tables_and_blocks(tmp_path: Path, write: Callable[...
         with pytest.raises(InputError) as expected:
             in_memory(tables, **options)
         with pytest.raises(InputError) as found:
-            pack(tables, tmp_path / "panel", **options)
+            pack(tables, tmp_path / "panel", rules=ValueRules(**options))
         assert str(found.value) == str(expected.value)
 
 
@@ -381,20 +382,20 @@ KILLED = """
         os.kill(os.getpid(), signal.SIGKILL)
 
     place, path, tables = sys.argv[1], sys.argv[2], sys.argv[3:]
-    note = sort.Workshop._write
-    def noted(work):
-        if place == f"before {list(work.finished)[-1]}":
+    note = resume.Notes.note
+    def noted(notes, name, result):
+        if place == f"before {name}":
             dies()  # it is there, but not noted
-        note(work)
-        if place == f"after {list(work.finished)[-1]}":
+        note(notes, name, result)
+        if place == f"after {name}":
             dies()
-    sort.Workshop._write = noted
+    resume.Notes.note = noted
     if place == "inside":
         sort.PackedWriter.finish = dies
     if place == "before the header":
         format.os.replace = lambda *names: dies() if Path(names[1]) == Path(path, "panel.json") else os.rename(*names)
     if place == "in its place":
-        sort.Workshop.finish = dies
+        resume.Notes.remove = dies
     if place == "before the end":
         resume.shutil.rmtree = dies
     sort.pack(tables, path)
@@ -456,7 +457,7 @@ def test_only_what_changed_is_done_again_and_it_is_said(tmp_path: Path, write: C
         titles.append(title)
         return nullcontext(lambda done, total: None)
 
-    pack(tables, path, duplicates="last", note=notes.append, progress=bar)
+    pack(tables, path, rules=ValueRules("last"), note=notes.append, progress=bar)
     assert titles == ["Sorting entries", "Packing"]
     assert_same(load_packed(path), in_memory(tables, duplicates="last"))
 
@@ -470,12 +471,32 @@ def test_only_what_changed_is_done_again_and_it_is_said(tmp_path: Path, write: C
     assert_same(load_packed(tmp_path / "other"), in_memory(tables[:1]))
 
 
+def test_a_run_whose_notes_are_of_the_first_format_goes_on(tmp_path: Path, write: Callable[..., Path]) -> None:
+    table = write(text(lines(*ids("strings"))))
+    killed("after sorted.parquet", tmp_path / "panel", [table])
+    noted = tmp_path / ".panel.part" / "passes.jsonl"
+    passes = [json.loads(line) for line in noted.read_text().splitlines()[1:]]
+    old = {name: {"key": key, "found": result} for name, key, result in passes}
+    noted.with_name("passes.json").write_text(json.dumps(old, indent=1))
+    noted.unlink()
+    notes, titles = list[str](), list[str]()
+
+    def bar(title: str) -> Any:
+        titles.append(title)
+        return nullcontext(lambda done, total: None)
+
+    pack([table], tmp_path / "panel", note=notes.append, progress=bar)
+    assert (notes, titles) == (["Continuing after 3 passes of an earlier run"], ["Packing"])
+    assert_same(load_packed(tmp_path / "panel"), in_memory([table]))
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_stopped_by_hand(tmp_path: Path, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: Any) -> Any:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(sort, "compress", stopped)
+        patch.setattr(sort, "merge_entries", stopped)
         table = write(f"{HEADER}1,2,3\n")
         result = CliRunner().invoke(main, ["pack", str(table), "-o", str(tmp_path / "panel")])
     assert result.exit_code == 1
@@ -494,14 +515,13 @@ def test_stopped_by_hand(tmp_path: Path, write: Callable[..., Path], monkeypatch
         (RuntimeError("something else"), RuntimeError, "something else"),
     ],
 )
-def test_what_goes_wrong_in_a_sort(tmp_path: Path, found: Exception, told: Any, message: str) -> None:
+def test_what_goes_wrong_in_a_sort(found: Exception, told: Any, message: str) -> None:
     class Failing:
         def execute(self, *_: Any) -> None:
             raise found
 
-    here = resume.Workshop(tmp_path, 64, lambda title: nullcontext(print), print, Failing(), {})
     with pytest.raises(told, match=message):
-        here.sql("SELECT 1")
+        database.Database(Failing(), 64).run("SELECT 1")
 
 
 def test_two_at_once(tmp_path: Path, write: Callable[..., Path]) -> None:

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onesided import InputError, OneSidedCompletion, Panel, as_panel
-from onesided.panels.csr import LARGEST_VALUE
 from onesided.panels.ids import IdIndex, find_ids
+from onesided.panels.refusals import LARGEST_VALUE
 
 NAN, INF = float("nan"), float("inf")
 NAMES = {"row": "who", "column": "what", "value": "stars"}

@@ -139,13 +139,13 @@ def test_without_its_panel_only_the_model_and_the_diagonal_remain():
 
 def test_refusals():
     panel, operator, _ = build()
-    with pytest.raises(InputError, match="position 12 is outside the 12 columns"):
+    with pytest.raises(InputError, match="column position 12 is outside 0 to 11"):
         operator.block([12], [0])
     with pytest.raises(InputError, match="position -1 is outside"):
         operator.block([0], [-1])
     with pytest.raises(InputError, match="2 rows and 1 columns; expected as many"):
         operator.at([0, 1], [0])
-    with pytest.raises(InputError, match=r"positions are whole numbers; found .*use \[i, j\] for ids"):
+    with pytest.raises(InputError, match=r"positions, whole numbers; found .*use \[i, j\] for ids"):
         operator.block(["a"], [0])
     with pytest.raises(InputError, match="'blend' needs κ"):
         SecondMoment(operator.factor, Measured.from_panel(panel), panel=panel).blend  # noqa: B018

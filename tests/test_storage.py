@@ -17,8 +17,13 @@ import pandas as pd
 import pytest
 from safetensors.numpy import load, save
 
-from onesided import HajekGD, InputError, OneSidedCompletion, PairMoments, Panel, storage, synthetic
+from onesided import HajekGD, InputError, OneSidedCompletion, PairMoments, Panel, synthetic
+from onesided.pairs.files import MOMENT_ARRAYS, load_moments, save_moments
 from onesided.pairs.moments import hajek, standard_errors
+from onesided.panels.files import load_panel, save_panel
+from onesided.storage import archive
+from onesided.storage.atomic import check_output
+from onesided.storage.resume import Notes
 
 WEIGHTS = np.linspace(0.5, 2.0, 200)
 TEXTS = np.array([f"column {k} – ü" for k in range(9)], dtype=object)
@@ -67,14 +72,14 @@ def path(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_panels(path: Path, dtype: Any, weights: Any, ids: str) -> None:
     panel = make_panel(dtype, weights, **IDS[ids])
-    storage.save_panel(panel, path)
-    assert same_panel(storage.load_panel(path), panel)
+    save_panel(panel, path)
+    assert same_panel(load_panel(path), panel)
 
 
 def test_a_panel_with_empty_rows_and_columns(path: Path) -> None:
     panel = Panel.from_dense([[np.nan, 0.0, np.nan], [np.nan] * 3, [np.nan, -0.0, 1e-310]])
-    storage.save_panel(panel, path)
-    loaded = storage.load_panel(path)
+    save_panel(panel, path)
+    loaded = load_panel(path)
     assert same_panel(loaded, panel)
     assert loaded.values.tobytes() == panel.values.tobytes()
 
@@ -82,10 +87,10 @@ def test_a_panel_with_empty_rows_and_columns(path: Path) -> None:
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
 def test_moments(path: Path, weights: Any) -> None:
     moments = PairMoments.from_panel(make_panel(weights=weights))
-    storage.save_moments(moments, path)
-    loaded = storage.load_moments(path)
+    save_moments(moments, path)
+    loaded = load_moments(path)
     assert loaded.n_rows == moments.n_rows
-    for name in storage.MOMENT_ARRAYS:
+    for name in MOMENT_ARRAYS:
         before, after = getattr(moments, name), getattr(loaded, name)
         assert (before is None and after is None) or same(before, after)
     assert (loaded.weight_sums is None) == (weights is None)
@@ -216,7 +221,7 @@ def test_a_file_is_an_uncompressed_zip_of_known_members(path: Path) -> None:
         assert {member.compress_type for member in file.infolist()} == {zipfile.ZIP_STORED}
         header = json.loads(file.read("header.json"))
     assert (header["format"], header["version"], header["kind"]) == ("onesided", 1, "model")
-    assert "pickle" not in Path(storage.__file__).read_text()
+    assert "pickle" not in Path(archive.__file__).read_text()
 
 
 # Damage
@@ -245,10 +250,10 @@ def flip_changes_nothing_or_is_refused(path: Path, whole: bytes, position: int, 
     damaged = bytearray(whole)
     damaged[position] ^= 1 << bit
     path.write_bytes(whole)
-    before = storage.read(path, "model")
+    before = archive.read(path, "model")
     path.write_bytes(damaged)
     try:
-        after = storage.read(path, "model")
+        after = archive.read(path, "model")
     except InputError as error:
         message = str(error)
     else:
@@ -346,13 +351,13 @@ def test_rewritten(path: Path, whole: bytes, change: Callable[[dict[str, bytes]]
 
 def test_another_kind(path: Path) -> None:
     panel = make_panel()
-    storage.save_panel(panel, path)
+    save_panel(panel, path)
     refused(path, "holds a panel; expected a model")
     with pytest.raises(InputError, match="holds a panel; expected pair moments"):
-        storage.load_moments(path)
-    storage.save_moments(PairMoments.from_panel(panel), path)
+        load_moments(path)
+    save_moments(PairMoments.from_panel(panel), path)
     with pytest.raises(InputError, match="holds pair moments; expected a panel"):
-        storage.load_panel(path)
+        load_panel(path)
     make_model(HajekGD).fit(panel).save(path)
     refused(path, "HajekGD")
 
@@ -366,7 +371,7 @@ def test_foreign(path: Path, content: bytes) -> None:
 def test_no_file(path: Path) -> None:
     for missing in (path, path.parent):
         with pytest.raises(InputError, match=f"there is no file {re.escape(str(missing))}"):
-            storage.load_panel(missing)
+            load_panel(missing)
 
 
 # Writing
@@ -397,33 +402,33 @@ def test_what_fails_while_writing_leaves_nothing(
 
 def test_settings_that_json_cannot_carry_leave_nothing(path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot save .* settings are numbers"):
-        storage.write(storage.Archive("panel", {"odd": object()}), path)
+        archive.write(archive.Archive("panel", {"odd": object()}), path)
     assert not path.exists()
 
 
 def test_files_have_the_permissions_of_any_other(path: Path) -> None:
     other = path.parent / "other"
     other.touch()
-    storage.save_panel(make_panel(), path)
+    save_panel(make_panel(), path)
     assert path.stat().st_mode == other.stat().st_mode
 
 
 def test_output_that_is_an_input(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other, link = path.with_name("other"), path.with_name("link")
-    storage.check_output(path, inputs=[path, other])  # neither is there
+    check_output(path, inputs=[path, other])  # neither is there
     path.write_bytes(b"input")
     link.symlink_to(path)
-    storage.check_output(other, inputs=[path, link])
+    check_output(other, inputs=[path, link])
     monkeypatch.chdir(path.parent)
     for output in (path, link, Path(path.name), path.parent / "." / path.name):
         with pytest.raises(InputError, match=f"the output {output} is the input {path}.*; name another file"):
-            storage.check_output(output, (".csv",), inputs=[other, path])
+            check_output(output, (".csv",), inputs=[other, path])
     assert path.read_bytes() == b"input"
 
 
 def test_output_that_cannot_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage.check_output(path)
-    storage.check_output(path.with_suffix(".CSV"), (".csv", ".tsv"))
+    check_output(path)
+    check_output(path.with_suffix(".CSV"), (".csv", ".tsv"))
     assert not list(path.parent.iterdir())
     for bad, message in (
         (path.parent / "absent" / "x", "the folder .*absent does not exist"),
@@ -431,15 +436,47 @@ def test_output_that_cannot_be_written(path: Path, monkeypatch: pytest.MonkeyPat
         (Path(os.devnull), "not a regular file"),
         (path.parent / ("x" * 255), "cannot write .*: File name too long"),
     ):
-        for refuse in (storage.check_output, lambda path: storage.save_panel(make_panel(), path)):
+        for refuse in (check_output, lambda path: save_panel(make_panel(), path)):
             with pytest.raises(InputError, match=message):
                 refuse(bad)
     with pytest.raises(InputError, match=r"cannot tell the format of .*; name it .csv, .tsv or .parquet"):
-        storage.check_output(path, (".csv", ".tsv", ".parquet"))
+        check_output(path, (".csv", ".tsv", ".parquet"))
 
     def refuse_all(**_: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("tempfile.mkstemp", refuse_all)
     with pytest.raises(InputError, match=r"cannot write .*: Permission denied"):
-        storage.check_output(path)
+        check_output(path)
+
+
+# Notes of finished work
+
+
+def test_notes_are_of_one_work_and_lose_only_what_was_cut(tmp_path: Path) -> None:
+    path, done = tmp_path / "work.part", list[str]()
+
+    def piece(name: str) -> list[Any]:
+        done.append(name)
+        return [name.upper(), {"é": 1.5}]
+
+    notes = Notes(path, {"version": 1})
+    assert notes.once("a", lambda: piece("a")) == notes.once("a", lambda: piece("a")) == ["A", {"é": 1.5}]
+    notes.once("b", lambda: piece("b"))
+    assert list(Notes(path, {"version": 1})) == ["a", "b"]
+
+    path.write_text(path.read_text()[:-1])  # as a power cut leaves it
+    again = Notes(path, {"version": 1})
+    assert list(again) == ["a"]
+    again.once("b", lambda: piece("b"))
+    again.forget("a")
+    assert list(Notes(path, {"version": 1})) == ["b"]
+    assert (done, Notes(path, {"version": 1})["b"]) == (["a", "b", "b"], ["B", {"é": 1.5}])
+
+    assert not Notes(path, {"version": 2})  # other work begins anew
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        again.note("c", [float("nan")])
+    assert "c" not in again
+    again.remove()
+    assert not again
+    assert not list(tmp_path.iterdir())

@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from onesided.errors import InputError
-from onesided.panels import table_files
+from onesided.panels import table_files, text_format
 from onesided.panels.ids import as_ids, encode_ids
-from onesided.panels.table_files import open_table, plain_integers, stream_table
+from onesided.panels.table_files import open_table, stream_table
+from onesided.panels.text_format import plain_integers
 
 ENTRIES = {"userId": [7, 7, 12], "movieId": [31, 1029, 31], "rating": [2.5, 3.0, 4.0]}
 HEADER = "user,item,rating\n"
@@ -42,7 +43,7 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_files, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(text_format, "_BLOCK_BYTES", 64)
 
 
 def text(separator: str, header: bool = True) -> str:
@@ -101,7 +102,7 @@ def test_pyarrow_is_imported_only_when_a_file_is_opened() -> None:
 
 
 def test_examples() -> None:
-    assert doctest.testmod(table_files).failed == 0
+    assert doctest.testmod(table_files).failed == doctest.testmod(text_format).failed == 0
 
 
 # Names
@@ -179,13 +180,13 @@ def test_too_many_columns_without_header(write: Write) -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 100])
 @pytest.mark.parametrize("content", [b"1::2::3::4\n", b"a:b:::c::::d:\n:::::x::", b":", b"::", b":::", b"", b"a:"])
 def test_narrowed_does_not_depend_on_chunks(content: bytes, size: int) -> None:
-    narrowed = table_files._Narrowed(io.BytesIO(content))
+    narrowed = text_format.Narrowed(io.BytesIO(content))
     assert b"".join(iter(lambda: narrowed.read(size), b"")) == content.replace(b"::", b"\x1f")
 
 
 @pytest.mark.parametrize("block", [16, 17, 18, 19, 20, 21])
 def test_double_colon_across_blocks(write: Write, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(table_files, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(text_format, "_BLOCK_BYTES", block)
     lines = [(k, k * k, k / 2) for k in range(100)]
     path = write("".join(f"{u}::{m}::{r}\n" for u, m, r in lines))
     assert list(zip(*read(path).values(), strict=True)) == lines
@@ -475,7 +476,7 @@ def test_a_stream_has_what_a_table_has_with_ids_as_written(
 @pytest.mark.parametrize("pack", PACK)
 @pytest.mark.parametrize("separator", ["::", ","])
 def test_a_stream_of_many_blocks(write: Write, monkeypatch: pytest.MonkeyPatch, separator: str, pack: str) -> None:
-    monkeypatch.setattr(table_files, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(text_format, "_BLOCK_BYTES", 1000)
     lines = [(f"0{k}", str(k * k), k / 2) for k in range(5000)]
     content = "".join(separator.join(map(str, line)) + "\n" for line in lines)
     calls: list[tuple[int, int]] = []
@@ -505,7 +506,7 @@ def test_a_stream_takes_columns_by_name_and_keeps_what_is_missing(write: Write) 
 def test_a_stream_names_a_bad_line_deep_in_the_file(
     write: Write, monkeypatch: pytest.MonkeyPatch, line: str | bytes, message: str, pack: str
 ) -> None:
-    monkeypatch.setattr(table_files, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(text_format, "_BLOCK_BYTES", 1000)
     bad = line.encode() if isinstance(line, str) else line
     path = write(PACK[pack](HEADER.encode() + b"1,2,3\n" * 5000 + bad + b"\n" + b"1,2,3\n" * 5000))
     reached: list[int] = []

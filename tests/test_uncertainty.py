@@ -311,11 +311,11 @@ def test_pairs_and_levels_that_do_not_exist_are_refused():
     panel = random_panel(0)
     found = bootstrap(panel, rank=1, replicates=2)
     for at in (PairLookup(panel).at, found.entries):
-        with pytest.raises(InputError, match=r"position 12 is outside the 12 columns \(0 to 11\)"):
+        with pytest.raises(InputError, match="column position 12 is outside 0 to 11"):
             at([0], [12])
         with pytest.raises(InputError, match="2 row positions and 1 column position; give pairs"):
             at([0, 1], [2])
-        with pytest.raises(InputError, match="expected positions of columns, whole numbers in one dimension"):
+        with pytest.raises(InputError, match="columns must be positions, whole numbers; found float64 of shape"):
             at([0.5], [1])
     for bands in (found.eigenvalues, found.angles, lambda level: found.entries([0], [1], level)):
         with pytest.raises(InputError, match="level=1; expected a share between 0 and 1"):

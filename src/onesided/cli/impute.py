@@ -112,26 +112,9 @@ def _observed(panel: Panel, rows: Any, columns: Any) -> int:
 
 def align(panel: Panel, column_ids: Any, unknown: Any) -> Panel:
     """The panel over the model's columns, with the model's ids."""
-    import numpy as np
+    from onesided.panels.alignment import align_as_written
 
-    from onesided.panels.panel import Panel
-
-    if np.array_equal(panel.column_ids, column_ids):
-        return panel
-    of_model, of_panel = _comparable(column_ids, panel.column_ids)
-    entries = (panel.indptr, panel.columns, panel.values, panel.n_columns)
-    panel = Panel(*entries, row_ids=panel.row_ids, column_ids=of_panel).align_columns(of_model, unknown=unknown)
-    return Panel(panel.indptr, panel.columns, panel.values, len(of_model), row_ids=panel.row_ids, column_ids=column_ids)
-
-
-def _comparable(of_model: Any, of_panel: Any) -> tuple[Any, Any]:
-    """Two arrays of ids, as text if either is: ids of a file are text as soon as one of them is not an integer."""
-    import numpy as np
-
-    if (of_model.dtype.kind == "O") == (of_panel.dtype.kind == "O"):
-        return of_model, of_panel
-    as_text = [np.array([str(value) for value in ids.tolist()], dtype=object) for ids in (of_model, of_panel)]
-    return as_text[0], as_text[1]
+    return align_as_written(panel, column_ids, unknown=unknown)
 
 
 def all_values(model: OneSidedCompletion, panel: Panel) -> Iterator[Part]:
@@ -156,6 +139,7 @@ def _positions(path: str, panel: Panel, unknown: str, reading: ReadingOptions) -
     """Row and column positions of the pairs that a table lists, and how many pairs were left out."""
     import numpy as np
 
+    from onesided.panels.alignment import comparable_ids
     from onesided.panels.ids import encode_ids, find_ids
     from onesided.panels.table_files import open_table
 
@@ -166,7 +150,7 @@ def _positions(path: str, panel: Panel, unknown: str, reading: ReadingOptions) -
         ids, codes, _ = encode_ids(wanted[name], name)
         assert ids is not None
         pairs.append((ids, codes))
-        places.append(find_ids(*_comparable(there, ids))[0][codes])
+        places.append(find_ids(*comparable_ids(there, ids))[0][codes])
     rows, columns = places
     placed = (rows >= 0) & (columns >= 0)
     strangers = np.flatnonzero(~placed)

@@ -41,7 +41,10 @@ def pack(tables: tuple[str, ...], output: str, memory: int, reading: ReadingOpti
         onesided fit ratings.panel -o movies.onesided
     """
     from onesided.panels.packed.sort import pack as pack_tables
+    from onesided.panels.refusals import ValueRules
+    from onesided.panels.table_files import TableColumns
 
-    note = partial(click.echo, err=True)
-    packed = pack_tables(tables, output, memory=memory, progress=bar, note=note, **asdict(reading))
+    columns = TableColumns(reading.row, reading.column, reading.value)
+    rules, note = ValueRules(reading.duplicates, reading.non_finite), partial(click.echo, err=True)
+    packed = pack_tables(tables, output, columns=columns, rules=rules, memory=memory, progress=bar, note=note)
     print_result({"panel": output} | asdict(packed), as_json)

@@ -15,8 +15,8 @@ from onesided.cli.options import option
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from onesided.panels.csr import Duplicates, NonFinite
     from onesided.panels.panel import Panel
+    from onesided.panels.refusals import Duplicates, NonFinite
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from onesided.errors import InputError
 from onesided.experiments.panels import Panels
-from onesided.storage.atomic import written_beside
+from onesided.storage.atomic import write_text, written_beside
 from onesided.storage.provenance import versions
+from onesided.storage.resume import Notes, digest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,13 +89,16 @@ def run(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     _check_not_lost(folder / f"{experiment.name}.json", quick)
-    known = {"settings": settings, "versions": versions(), "data": str(panels.folder and panels.folder.resolve())}
-    kept = _Kept(folder, experiment.name, known)
+    depends = {"settings": settings, "versions": versions(), "data": str(panels.folder and panels.folder.resolve())}
+    notes = Notes(folder / f"{experiment.name}.{digest(depends)[:8]}.part", depends)
     rows: list[Row] = []
+    total = 0.0
     for done, cell in enumerate(cells):
         if progress is not None:
             progress(done, len(cells))
-        rows += kept.rows(cell, partial(_measured, experiment, cell, panels))
+        measure = partial(_measured, experiment, cell, panels)
+        measured, seconds = notes.once(json.dumps(cell, sort_keys=True), measure)
+        rows, total = rows + measured, total + seconds
     expectations = experiment.expect(rows)
     record = {
         "experiment": experiment.name,
@@ -108,25 +111,29 @@ def run(
         if hasattr(os, "sched_getaffinity")
         else {"processor": platform.machine(), "cores": os.cpu_count()},
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(kept.seconds, 1),
-        "expectations": [asdict(one) for one in expectations],
+        "seconds": round(total, 1),
+        "expectations": [asdict(expectation) for expectation in expectations],
         "verdict": experiment.verdict(rows),
         "rows": rows,
     }
     write_record(record, folder / f"{experiment.name}.json")
-    _write_text(experiment.table(rows), folder / f"{experiment.name}.md")
+    write_text(folder / f"{experiment.name}.md", experiment.table(rows))
     picture = folder / f"{experiment.name}.svg"
     if not draw(experiment, rows, picture):
         picture.unlink(missing_ok=True)  # of an earlier run, whose numbers were others
-    kept.forget()
+    notes.remove()
     return record
 
 
-def _measured(experiment: Experiment, cell: Row, panels: Panels) -> Row | list[Row]:
+def _measured(experiment: Experiment, cell: Row, panels: Panels) -> list[Any]:
+    """The rows of a cell, and the seconds that measuring them took."""
+    start = perf_counter()
     with warnings.catch_warnings():
         # A panel in parts, or a solver that ran out of iterations: what came of it is what is measured.
         warnings.simplefilter("ignore")
-        return experiment.measure(cell, panels)
+        measured = experiment.measure(cell, panels)
+    rows = [cell | row for row in ([measured] if isinstance(measured, dict) else measured)]
+    return [rows, perf_counter() - start]
 
 
 def draw(experiment: Experiment, rows: list[Row], path: Path) -> bool:
@@ -151,54 +158,12 @@ def draw(experiment: Experiment, rows: list[Row], path: Path) -> bool:
 
 def write_record(record: dict[str, Any], path: Path) -> None:
     """Write a record as JSON, one row to a line; NaN and infinity are refused."""
-    head = {name: one for name, one in record.items() if name != "rows"}
+    head = {name: item for name, item in record.items() if name != "rows"}
     lines = ",\n".join("    " + json.dumps(row, ensure_ascii=False, allow_nan=False) for row in record["rows"])
     text = json.dumps(head, ensure_ascii=False, allow_nan=False, indent=2).removesuffix("\n}")
-    _write_text(f'{text},\n  "rows": [\n{lines}\n  ]\n}}\n', path)
-
-
-def _write_text(text: str, path: Path) -> None:
-    with written_beside(path) as temporary:
-        Path(temporary).write_text(text, encoding="utf-8")
+    write_text(path, f'{text},\n  "rows": [\n{lines}\n  ]\n}}\n')
 
 
 def _check_not_lost(path: Path, quick: bool) -> None:
     if quick and path.exists() and not json.loads(path.read_text(encoding="utf-8")).get("quick"):
         raise InputError(f"{path} is of a full run, which a quick one would replace: choose another folder")
-
-
-class _Kept:
-    """Rows of the cells done so far, one cell to a line, in a file that is deleted at the end."""
-
-    def __init__(self, folder: Path, name: str, run: dict[str, Any]) -> None:
-        first = json.dumps(run, sort_keys=True)
-        self._path = path = folder / f"{name}.{sha256(first.encode()).hexdigest()[:8]}.part"
-        self._done: dict[str, tuple[list[Row], float]] = {}
-        self.seconds = 0.0
-        if path.exists():
-            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            if lines and lines[0] == first + "\n":
-                # A line that was cut while it was written has no end, and its cell is done again.
-                whole = [line for line in lines[1:] if line.endswith("\n")]
-                self._done = {key: (rows, seconds) for key, rows, seconds in map(json.loads, whole)}
-                if len(whole) < len(lines) - 1:
-                    _write_text("".join([lines[0], *whole]), path)
-                return
-        _write_text(first + "\n", path)
-
-    def rows(self, cell: Row, measure: Callable[[], Row | list[Row]]) -> list[Row]:
-        """The rows of a cell, measured unless they are here."""
-        key = json.dumps(cell, sort_keys=True)
-        if key not in self._done:
-            start = perf_counter()
-            measured = measure()
-            rows = [cell | row for row in ([measured] if isinstance(measured, dict) else measured)]
-            self._done[key] = rows, perf_counter() - start
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps([key, *self._done[key]], allow_nan=False) + "\n")
-        rows, seconds = self._done[key]
-        self.seconds += seconds
-        return rows
-
-    def forget(self) -> None:
-        self._path.unlink()

@@ -48,9 +48,9 @@ from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.setting import Center, Setting, check_fittable
 from onesided.fitting.solvers.lbfgs import lbfgs
 from onesided.model.uncertainty import Bootstrap
-from onesided.pairs.lookup import column_positions
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
+from onesided.panels.positions import checked_positions
 
 Array = npt.NDArray[Any]
 Replicated = Callable[[int, int], None]  # called with the replicates made so far and their number in all
@@ -214,7 +214,11 @@ def _doubled(panel: Panel) -> Panel:
 def _kept_columns(panel: PanelLike, columns: Any, rank: int, replicates: int) -> Array:
     if replicates < 2:
         raise InputError(f"replicates={replicates}; expected at least 2, and 50 for bands that can be relied on")
-    kept = np.arange(panel.n_columns) if columns is None else np.unique(column_positions(columns, panel.n_columns))
+    kept = (
+        np.arange(panel.n_columns)
+        if columns is None
+        else np.unique(checked_positions(columns, panel.n_columns, "column"))
+    )
     size = 4 * replicates * len(kept) * (rank + 2)
     if size > MOST_BYTES:
         raise InputError(

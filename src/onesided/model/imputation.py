@@ -44,6 +44,7 @@ from onesided.kernels.reference import from_half
 from onesided.model.row_noise import ALIKE
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
+from onesided.panels.positions import checked_positions
 
 if TYPE_CHECKING:
     from onesided.model.row_space import RowSpace
@@ -280,13 +281,7 @@ def check_positions(panel: PanelLike, rows: Any, columns: Any) -> tuple[Array, A
     rows, columns = np.atleast_1d(np.asarray(rows)), np.atleast_1d(np.asarray(columns))
     if rows.ndim != 1 or rows.shape != columns.shape:
         raise InputError(f"rows and columns must be two lists of one length; found {rows.shape}, {columns.shape}")
-    for name, positions, limit in (("row", rows, panel.n_rows), ("column", columns, panel.n_columns)):
-        if positions.size and positions.dtype.kind not in "iu":
-            raise InputError(f"{name}s must be positions, whole numbers; found {positions.dtype}")
-        outside = (positions < 0) | (positions >= limit)
-        if outside.any():
-            raise InputError(f"{name} position {positions[outside][0]} is outside 0 to {limit - 1}")
-    return rows.astype(np.int64), columns.astype(np.int64)
+    return checked_positions(rows, panel.n_rows, "row"), checked_positions(columns, panel.n_columns, "column")
 
 
 def observed_positions(panel: Panel) -> tuple[Array, Array]:

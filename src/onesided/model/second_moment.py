@@ -36,6 +36,7 @@ from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments, hajek, hajek_at
 from onesided.panels.ids import IdIndex
 from onesided.panels.panel_like import PanelLike
+from onesided.panels.positions import checked_positions
 
 Array = npt.NDArray[Any]
 Output = Literal["low_rank", "algorithm1", "blend"]
@@ -248,16 +249,7 @@ class SecondMoment(LinearOperator):
         return 0.0 if self.output == "algorithm1" else np.inf
 
     def _positions(self, positions: Iterable[int]) -> Array:
-        array = np.asarray(positions)
-        if array.dtype.kind not in "iu" and array.size:
-            raise InputError(f"positions are whole numbers; found {array.dtype}: use [i, j] for ids")
-        array = array.astype(np.int64).ravel()
-        outside = (array < 0) | (array >= self.shape[0])
-        if outside.any():
-            raise InputError(
-                f"position {array[outside][0]} is outside the {self.shape[0]} columns (0 to {self.shape[0] - 1})"
-            )
-        return array
+        return checked_positions(positions, self.shape[0], "column", instead="use [i, j] for ids")
 
     @cached_property
     def _moments(self) -> PairMoments:

@@ -23,6 +23,7 @@ from onesided.pairs.moments import PairMoments
 from onesided.pairs.pair_sums import PairSums
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import AnyPanel, PanelLike
+from onesided.panels.positions import checked_positions
 
 Array = npt.NDArray[Any]
 
@@ -203,18 +204,7 @@ def some_columns(panel: AnyPanel) -> tuple[AnyPanel | Panel, Array]:
 
 def pair_positions(rows: Any, columns: Any, d: int) -> tuple[Array, Array]:
     """Two lists of column positions of one length."""
-    i, j = column_positions(rows, d), column_positions(columns, d)
+    i, j = (checked_positions(positions, d, "column") for positions in (rows, columns))
     if len(i) != len(j):
         raise InputError(f"{counted(len(i), 'row position')} and {counted(len(j), 'column position')}; give pairs")
     return i, j
-
-
-def column_positions(positions: Any, d: int) -> Array:
-    """Positions of columns as an integer array, inside 0 to d − 1."""
-    array = np.atleast_1d(np.asarray(positions))
-    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-        raise InputError(f"expected positions of columns, whole numbers in one dimension; found {positions!r}")
-    outside = (array < 0) | (array >= d)
-    if outside.any():
-        raise InputError(f"position {array[outside][0]} is outside the {counted(d, 'column')} (0 to {d - 1})")
-    return np.asarray(array, dtype=np.int64)

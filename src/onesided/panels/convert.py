@@ -1,4 +1,4 @@
-"""What users bring, whatever holds it: ids as codes, numbers as floats."""
+"""Tables, arrays and sparse matrices of other libraries as codes of ids and floats."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def _read_columns(table: Any, names: list[Any]) -> list[Any]:
             lazy = table.lazy().select(names).collect() if hasattr(table, "collect_schema") else table
             arrow = pa.table(lazy)
     except (pa.ArrowException, TypeError, OverflowError) as error:
-        found = ", ".join(map(str, error.args))
-        raise InputError(f"the table cannot be read ({found}); make each column one kind: {_KINDS}") from error
+        reason = ", ".join(map(str, error.args))
+        raise InputError(f"the table cannot be read ({reason}); make each column one kind: {_KINDS}") from error
     return [arrow.column(name) for name in names]
 
 
@@ -116,8 +116,8 @@ def entry_values(given: Any, name: str) -> Array:
         pa.types.is_null,
     )
     if not any(accepts(values.type) for accepts in is_number):
-        found = next((one.as_py() for one in values if one.is_valid), None)
-        raise InputError(f"{name!r} holds {values.type}, for example {shown(found)}; values must be numbers")
+        example = next((value.as_py() for value in values if value.is_valid), None)
+        raise InputError(f"{name!r} holds {values.type}, for example {shown(example)}; values must be numbers")
     single = pa.types.is_float32(values.type) or pa.types.is_float16(values.type)
     values = values.cast(pa.float32() if single else pa.float64(), safe=False)
     if isinstance(values, pa.ChunkedArray):
@@ -127,7 +127,7 @@ def entry_values(given: Any, name: str) -> Array:
 
 def encode_entries(given: Sequence[Any], names: tuple[str, str, str]) -> tuple[Coded, Coded, Array]:
     """Row ids, column ids and values, three arrays of one length, as codes and floats."""
-    rows, columns = (arrow_array(one, name) for one, name in zip(given[:2], names[:2], strict=True))
+    rows, columns = (arrow_array(ids, name) for ids, name in zip(given[:2], names[:2], strict=True))
     values = entry_values(given[2], names[2])
     check_lengths(names, (rows, columns, values))
     if len(values) == 0:
@@ -139,10 +139,10 @@ def encode_entries(given: Sequence[Any], names: tuple[str, str, str]) -> tuple[C
 
 def check_lengths(names: Iterable[Any], arrays: Sequence[Any]) -> None:
     """Refuse arrays that are not of one length."""
-    lengths = [len(one) for one in arrays]
+    lengths = [len(array) for array in arrays]
     if len(set(lengths)) > 1:
-        found = ", ".join(f"{name!r} {length:,}" for name, length in zip(names, lengths, strict=True))
-        raise InputError(f"the arrays differ in length: {found}; each entry needs one item of each")
+        listed = ", ".join(f"{name!r} {length:,}" for name, length in zip(names, lengths, strict=True))
+        raise InputError(f"the arrays differ in length: {listed}; each entry needs one item of each")
 
 
 def wide_table(table: Any, names: list[Any]) -> tuple[Array, Array | None, Array | None]:
@@ -150,7 +150,7 @@ def wide_table(table: Any, names: list[Any]) -> tuple[Array, Array | None, Array
     column_ids = check_ids(names, len(names), "column")
     numbers = np.asarray(table)  # right for plain numbers, and cheap
     if numbers.ndim != 2 or numbers.dtype.kind not in "biuf":
-        columns = [entry_values(one, name) for one, name in zip(_read_columns(table, names), names, strict=True)]
+        columns = [entry_values(column, name) for column, name in zip(_read_columns(table, names), names, strict=True)]
         check_lengths(names, columns)
         numbers = np.column_stack(columns)
     index = np.asarray(table.index) if hasattr(table, "iloc") else None

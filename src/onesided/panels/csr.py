@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from onesided.errors import EXPECTED, InputError, check_choice, counted, shown
+from onesided.errors import InputError, counted, shown
 from onesided.kernels import cpu
 from onesided.panels.ids import Coded
+from onesided.panels.refusals import Duplicates, Repeats, ValueCounts, ValueRules
 
 Array = npt.NDArray[Any]
-Duplicates = Literal["refuse", "mean", "sum", "last"]
-NonFinite = Literal["refuse", "drop"]
+Rows = tuple[Array, Array, Array]  # pointers, columns ascending within a row, values
 
-LARGEST_VALUE = 1e75  # the fourth power still fits a double, with room for a sum
 MOST_COLUMNS = np.iinfo(np.int32).max
-
-
-def check_options(duplicates: str, non_finite: str) -> None:
-    """Refuse what is not an option."""
-    check_choice("duplicates", duplicates, ("refuse", "mean", "sum", "last"))
-    check_choice("non_finite", non_finite, ("refuse", "drop"))
 
 
 def check_shape(*shape: int) -> tuple[int, int]:
@@ -66,7 +59,8 @@ def check_compressed(indptr: Any, columns: Any, values: Any, n_columns: int) -> 
                 "column codes must ascend within each row, without repetition; "
                 f"row {_row_of(indptr, k)} has {columns[k]} before {columns[k + 1]}"
             )
-        _check_magnitude(values, "the array of values")
+        counts = ValueCounts.of(values, lambda at: at)
+        counts.check("the array of values", location=lambda at: f"entry {at}", remedy="drop them")
     return (
         np.ascontiguousarray(indptr, dtype=np.int64),
         np.ascontiguousarray(columns, dtype=np.int32),
@@ -91,25 +85,6 @@ def _row_of(indptr: Array, entry: int) -> int:
     return int(np.searchsorted(indptr, entry, side="right")) - 1
 
 
-def _check_magnitude(values: Array, where: str) -> None:
-    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
-    if not largest <= LARGEST_VALUE:  # also true of NaN
-        finite = np.isfinite(values)
-        if not finite.all():
-            raise InputError(f"{_non_finite(values, where)} (first at entry {int(np.argmin(finite))}); drop them")
-        raise InputError(
-            f"{where} reaches {largest:.3g} in magnitude, beyond {LARGEST_VALUE:.0e}, where moments overflow; "
-            "rescale the values first"
-        )
-
-
-def _non_finite(values: Array, where: str) -> str:
-    infinite, missing = int(np.isinf(values).sum()), int(np.isnan(values).sum())
-    parts = [counted(infinite, "infinite value")] if infinite else []
-    parts += [counted(missing, "NaN or missing value")] if missing else []
-    return f"{where} has {' and '.join(parts)}"
-
-
 def check_weights(given: Any, n_rows: int) -> Array:
     """Row weights as float64, a copy: one for each row, not negative; ones where not given."""
     if given is None:
@@ -132,31 +107,33 @@ def check_weights(given: Any, n_rows: int) -> Array:
     return weights
 
 
-def compress(
-    rows: Coded, columns: Coded, values: Array, where: str, duplicates: Duplicates, non_finite: NonFinite
-) -> tuple[Array, Array, Array]:
-    """Entries in any order as compressed rows: pointers, columns ascending within a row, values."""
-    check_options(duplicates, non_finite)
+def compress(rows: Coded, columns: Coded, values: Array, where: str, rules: ValueRules) -> Rows:
+    """Entries in any order as compressed rows; ``where`` names their values in messages."""
+    compressed, repeats = merge_entries(rows, columns, values, where, rules)
+    if repeats and rules.duplicates == "refuse":
+        raise repeats.refusal()
+    return compressed
+
+
+def merge_entries(
+    rows: Coded, columns: Coded, values: Array, where: str, rules: ValueRules
+) -> tuple[Rows, Repeats | None]:
+    """Entries in any order as compressed rows, and the pairs that appear more than once, if any.
+
+    Such pairs are merged as the rules say. Where these refuse them the last entry stands, and it is left to the caller,
+    who may have read only a piece of the table, to raise :meth:`Repeats.refusal`.
+    """
     (row_ids, row, n), (column_ids, column, d) = rows, columns
     check_shape(n, d)
 
-    def place(u: int, j: int) -> str:
-        return (
-            f"row {shown(u if row_ids is None else row_ids[u])}, "
-            f"column {shown(j if column_ids is None else column_ids[j])}"
-        )
+    def pair(u: int, j: int) -> tuple[Any, Any]:
+        return u if row_ids is None else row_ids[u], j if column_ids is None else column_ids[j]
 
-    finite = np.isfinite(values)
-    if not finite.all():
-        if non_finite == "refuse":
-            k = int(np.argmin(finite))
-            raise InputError(
-                f"{_non_finite(values, where)} (first at {place(row[k], column[k])}); drop them or pass {EXPECTED}",
-                option="non_finite",
-                expected=["drop"],
-            )
+    counts = ValueCounts.of(values, lambda at: pair(row[at], column[at]))
+    counts.check(where, rules.non_finite)
+    if counts.non_finite:
+        finite = np.isfinite(values)
         row, column, values = row[finite], column[finite], values[finite]
-    _check_magnitude(values, where)
 
     column = column.astype(np.int32, copy=False)
     if _in_order(row, column):
@@ -169,22 +146,15 @@ def compress(
 
     repeated = column[1:] == column[:-1]
     repeated[_row_ends(indptr)] = False
-    repeats = np.flatnonzero(repeated) + 1
-    if len(repeats):
-        if duplicates == "refuse":
-            k = int(repeats[0])
-            raise InputError(
-                f"{counted(len(repeats), 'entry repeats', 'entries repeat')} an earlier (row, column) pair, "
-                f"for example {place(_row_of(indptr, k), column[k])} with values {values[k - 1]:g} and {values[k]:g}; "
-                f"say how to merge them: {EXPECTED}",
-                option="duplicates",
-                expected=["mean", "sum", "last"],
-            )
-        indptr = indptr - np.searchsorted(repeats, indptr)
-        first = np.ones(len(column), dtype=bool)
-        first[repeats] = False
-        column, values = column[first], _merge(values, np.flatnonzero(first), duplicates)
-    return indptr, column, values
+    repeating = np.flatnonzero(repeated) + 1
+    if not len(repeating):
+        return (indptr, column, values), None
+    k = int(repeating[0])
+    repeats = Repeats(len(repeating), pair(_row_of(indptr, k), column[k]), (values[k - 1].item(), values[k].item()))
+    indptr = indptr - np.searchsorted(repeating, indptr)
+    first = np.ones(len(column), dtype=bool)
+    first[repeating] = False
+    return (indptr, column[first], _merge(values, np.flatnonzero(first), rules.duplicates)), repeats
 
 
 def _in_order(row: Array, column: Array) -> bool:
@@ -215,7 +185,7 @@ def _grouped(keys: Array, others: Array, values: Array, n_keys: int) -> tuple[Ar
 
 def _merge(values: Array, starts: Array, how: Duplicates) -> Array:
     ends = np.append(starts[1:], len(values))
-    if how == "last":
+    if how in ("last", "refuse"):
         return np.asarray(values[ends - 1])
     merged = np.add.reduceat(values, starts, dtype=np.float64)
     if how == "mean":
@@ -234,7 +204,7 @@ def as_float(values: Any, name: str) -> Array:
     if array.dtype.kind not in "biufO":
         raise InputError(f"{name} must hold numbers; found {array.dtype}")
     if array.dtype.kind == "O":
-        text = next((one for one in array.flat if isinstance(one, (str, bytes))), None)
+        text = next((item for item in array.flat if isinstance(item, (str, bytes))), None)
         if text is not None:  # numpy would read "1.5" as a number
             raise InputError(f"{name} must hold numbers; found {shown(text)}")
     single = array.dtype.kind == "f" and array.dtype.itemsize <= 4

@@ -39,8 +39,10 @@ def stored_panel(archive: Archive) -> Panel | None:
 def save_panel(panel: PanelLike, path: str | os.PathLike[str]) -> None:
     """Write a panel to one file.
 
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_panel(Panel.from_dense([[5.0, np.nan], [3.0, 4.0]]), Path(folder, "ratings.onesided"))
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     save_panel(Panel.from_dense([[5.0, float("nan")], [3.0, 4.0]]), Path(folder, "ratings.onesided"))
     ...     [file.name for file in Path(folder).iterdir()]
     ['ratings.onesided']
     """
@@ -52,8 +54,10 @@ def save_panel(panel: PanelLike, path: str | os.PathLike[str]) -> None:
 def load_panel(path: str | os.PathLike[str]) -> Panel:
     """Read a panel back.
 
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
     >>> panel = Panel.from_arrays(["ann", "ann", "bob"], ["tea", "rye", "tea"], [5.0, 0.0, 3.0])
-    >>> with tempfile.TemporaryDirectory() as folder:
+    >>> with TemporaryDirectory() as folder:
     ...     save_panel(panel, Path(folder, "drinks.onesided"))
     ...     load_panel(Path(folder, "drinks.onesided")).row_ids.tolist()
     ['ann', 'bob']

@@ -18,16 +18,16 @@ CHECKED = 1 << 20  # items of an array summed at a time
 def fingerprint(panel: PanelLike) -> dict[str, Any]:
     """Shape, precision and checksums of a panel, as JSON takes them.
 
-    >>> one, other = Panel.from_dense([[1.0, 2.0]]), Panel.from_dense([[1.0, 3.0]])
-    >>> fingerprint(one) == fingerprint(other)
+    >>> panel, other = Panel.from_dense([[1.0, 2.0]]), Panel.from_dense([[1.0, 3.0]])
+    >>> fingerprint(panel) == fingerprint(other)
     False
     """
     entries = Checksum(), Checksum()
-    for _, _, found in panel.by_shards(_checked_entries):
-        entries = entries[0] + found[0], entries[1] + found[1]
+    for _, _, (columns, values) in panel.by_shards(_checked_entries):
+        entries = entries[0] + columns, entries[1] + values
     sums = [Checksum.of(panel.row_counts), *entries, Checksum.of(panel.row_weights)]
     shape = {"rows": panel.n_rows, "columns": panel.n_columns, "entries": panel.n_entries}
-    return shape | {"checksums": [one.weighed for one in sums], "precision": str(panel.dtype)}
+    return shape | {"checksums": [checksum.weighed for checksum in sums], "precision": str(panel.dtype)}
 
 
 class Checksum(NamedTuple):
@@ -60,7 +60,7 @@ class Checksum(NamedTuple):
 
 
 def _hashed(words: Array) -> Array:
-    """As SplitMix64 does: the bits of small whole numbers as doubles are nearly all zero, and sums would not tell."""
+    """Hash as SplitMix64 does: doubles of small whole numbers are nearly all zero bits, whose sums would collide."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
     return np.asarray(words ^ (words >> np.uint64(31)))

@@ -11,15 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.errors import InputError, counted, examples, shown
+from onesided.panels.refusals import ID_KINDS, NO_FLOATS, check_ids_present
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Array = npt.NDArray[Any]
 Coded = tuple[Array | None, Array, int]  # ids (or None), the code of each entry, how many codes there are
-
-_EXPECTED = "ids must be all integers or all strings"
-_NO_FLOATS = f'{_EXPECTED}; cast floats first, for example with astype("Int64") or astype(str)'
 
 
 def encode_ids(ids: pa.Array | pa.ChunkedArray, name: str) -> Coded:
@@ -37,17 +35,8 @@ def encode_ids(ids: pa.Array | pa.ChunkedArray, name: str) -> Coded:
     ids = without_dictionary(ids)
     if ids.null_count:
         first = pc.index(pc.is_null(ids), True).as_py()
-        raise InputError(f"{name!r} has {counted(ids.null_count, 'missing id')} (first at position {first}); drop them")
-    if pa.types.is_integer(ids.type):
-        try:
-            ids = ids.cast(pa.int64())
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{name!r} has ids beyond 64-bit integers; use strings") from error
-    elif _is_text(ids.type):
-        ids = ids.cast(pa.large_string())
-    else:
-        expected = _NO_FLOATS if pa.types.is_floating(ids.type) else _EXPECTED
-        raise InputError(f"{name!r} holds {ids.type}, for example {shown(ids[0].as_py())}; {expected}")
+        check_ids_present(ids.null_count, f"at position {first}", repr(name))
+    ids = plain_ids(ids, name)
     if ids.type == pa.int64():
         least, most = pc.min_max(ids).values()
         if most.as_py() - least.as_py() < 2 * len(ids):
@@ -60,6 +49,26 @@ def encode_ids(ids: pa.Array | pa.ChunkedArray, name: str) -> Coded:
     rank[order] = np.arange(len(order), dtype=np.int32)
     distinct = coded.dictionary.to_numpy(zero_copy_only=False)[order]
     return distinct, rank[coded.indices.to_numpy()], len(distinct)
+
+
+def plain_ids(given: pa.Array | pa.ChunkedArray, name: str) -> pa.Array | pa.ChunkedArray:
+    """Ids as int64 or large strings, with the nulls they have; those of other kinds are refused.
+
+    >>> import pyarrow as pa
+    >>> plain_ids(pa.array(["tea", None]).dictionary_encode(), "drink").to_pylist()
+    ['tea', None]
+    """
+    import pyarrow as pa
+
+    ids = without_dictionary(given)
+    kind = ids.type
+    if len(ids) > ids.null_count and not pa.types.is_integer(kind) and not _is_text(kind):
+        expected = NO_FLOATS if pa.types.is_floating(kind) else ID_KINDS
+        raise InputError(f"{name!r} holds {kind}, for example {shown(ids.drop_null()[0].as_py())}; {expected}")
+    try:
+        return ids.cast(pa.int64() if pa.types.is_integer(kind) else pa.large_string())
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{name!r} has ids beyond 64-bit integers; use strings") from error
 
 
 def _encode_near(ids: pa.Array | pa.ChunkedArray, least: int, most: int) -> Coded:
@@ -87,7 +96,7 @@ def without_dictionary(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chunk
     plain = pa.large_string() if _is_text(array.type.value_type) else array.type.value_type
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     # By hand, as Arrow cannot cast a dictionary of string views, which is what polars hands over.
-    return pa.chunked_array([one.dictionary.cast(plain).take(one.indices) for one in chunks], type=plain)
+    return pa.chunked_array([chunk.dictionary.cast(plain).take(chunk.indices) for chunk in chunks], type=plain)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -104,14 +113,14 @@ def as_ids(given: Any, name: str) -> Array:
         return ids.astype(object)
     if ids.dtype.kind == "O":
         types = set(map(type, ids))
-        if all(issubclass(one, str) for one in types):
+        if all(issubclass(kind, str) for kind in types):
             return ids
-        if not all(issubclass(one, (int, np.integer)) and one is not bool for one in types):
-            found = " and ".join(sorted(one.__name__ for one in types))
-            expected = _NO_FLOATS if any(issubclass(one, (float, np.floating)) for one in types) else _EXPECTED
-            raise InputError(f"{name} hold {found}; {expected}")
+        if not all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in types):
+            kinds = " and ".join(sorted(kind.__name__ for kind in types))
+            expected = NO_FLOATS if any(issubclass(kind, (float, np.floating)) for kind in types) else ID_KINDS
+            raise InputError(f"{name} hold {kinds}; {expected}")
     elif ids.dtype.kind not in "iu":
-        raise InputError(f"{name} hold {ids.dtype}; {_NO_FLOATS if ids.dtype.kind == 'f' else _EXPECTED}")
+        raise InputError(f"{name} hold {ids.dtype}; {NO_FLOATS if ids.dtype.kind == 'f' else ID_KINDS}")
     limits = np.iinfo(np.int64)
     if np.any(ids > limits.max) or np.any(ids < limits.min):
         raise InputError(f"{name} reach beyond 64-bit integers; use strings")
@@ -196,30 +205,6 @@ class IdIndex:
                 f"{counted(len(strangers), f'{self.axis} id')} not in the panel: {examples(strangers)}{others}"
             )
         return position
-
-
-def row_selection(given: Any, n_rows: int, row_ids: Array | None) -> Array:
-    """Positions of rows, out of a list of them or a mask; none twice where rows have ids."""
-    rows = np.asarray(given)
-    if rows.dtype == bool and rows.shape == (n_rows,):
-        return np.flatnonzero(rows)
-    if rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "iu"):
-        raise InputError(
-            f"expected a list of row positions or a mask over {counted(n_rows, 'row')}; "
-            f"found {rows.dtype} of shape {rows.shape}"
-        )
-    outside = rows[(rows < 0) | (rows >= n_rows)]
-    if len(outside):
-        raise InputError(f"row position {outside[0]} is outside 0 to {n_rows - 1}")
-    rows = rows.astype(np.int64)
-    ordered = np.sort(rows)
-    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-    if row_ids is not None and len(repeated):
-        raise InputError(
-            f"row {shown(row_ids[repeated[0]])} is taken more than once, and ids do not repeat; "
-            "take it once and give it a larger weight: with_row_weights()"
-        )
-    return rows
 
 
 def plain_id(given: Any) -> Any:

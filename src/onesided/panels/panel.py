@@ -46,18 +46,11 @@ import numpy.typing as npt
 from onesided.errors import EXPECTED, InputError, check_choice, counted, examples
 from onesided.kernels import cpu
 from onesided.panels.convert import column_names, encode_entries, sparse_entries, table_columns, wide_table
-from onesided.panels.csr import (
-    Duplicates,
-    NonFinite,
-    as_float,
-    check_compressed,
-    check_options,
-    check_shape,
-    check_weights,
-    compress,
-)
-from onesided.panels.ids import Coded, as_ids, check_ids, find_ids, id_kind, row_selection
+from onesided.panels.csr import as_float, check_compressed, check_shape, check_weights, compress
+from onesided.panels.ids import Coded, as_ids, check_ids, find_ids, id_kind
 from onesided.panels.panel_like import Draw, PanelLike, frozen
+from onesided.panels.positions import row_selection
+from onesided.panels.refusals import Duplicates, NonFinite, ValueRules
 from onesided.panels.table_files import is_long
 
 if TYPE_CHECKING:
@@ -202,7 +195,7 @@ class Panel(PanelLike):
         >>> Panel.from_sparse(sp.csr_array(([4.0, 0.0], ([0, 1], [2, 0])), shape=(2, 3)))
         Panel(2 rows × 3 columns, 2 entries)
         """
-        check_options(duplicates, non_finite)
+        ValueRules(duplicates, non_finite)  # refuses what is not an option
         _, d = check_shape(*matrix.shape)
         if matrix.format == "csr" and matrix.has_canonical_format:  # sorted and without duplicates
             values = as_float(matrix.data, "the matrix")
@@ -246,7 +239,7 @@ class Panel(PanelLike):
         duplicates: Duplicates = "refuse",
         non_finite: NonFinite = "refuse",
     ) -> Panel:
-        compressed = compress(rows, columns, values, where, duplicates, non_finite)
+        compressed = compress(rows, columns, values, where, ValueRules(duplicates, non_finite))
         return cls(*compressed, columns[2], row_ids=rows[0], column_ids=columns[0])
 
     @property
@@ -432,7 +425,7 @@ def as_panel(
     >>> as_panel((["ann", "bob"], ["tea", "tea"], [5.0, 3.0]))
     Panel(2 rows × 1 column, 2 entries)
     """
-    check_options(duplicates, non_finite)
+    ValueRules(duplicates, non_finite)  # refuses what is not an option
     named = [name for name in (row, column, value) if name is not None]
     if named:
         if row is None or column is None or value is None:

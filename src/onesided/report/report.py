@@ -31,6 +31,7 @@ from onesided.column_names import ColumnNames, read_column_names
 from onesided.errors import InputError, counted, examples
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.fitting.setting import with_weights_as_counts
+from onesided.panels.alignment import align_as_written, as_written
 from onesided.panels.panel import Panel, as_panel
 from onesided.report.bands import SpectrumBands
 from onesided.report.components import Components
@@ -186,31 +187,17 @@ def _panel_of(model: OneSidedCompletion, panel: Any) -> Panel | None:
 
 def _aligned(panel: Panel, column_ids: Array) -> Panel:
     """The panel with its columns in the order of the model's; ids are compared as they are written."""
-    of_model, of_panel = ([str(column_id) for column_id in ids.tolist()] for ids in (column_ids, panel.column_ids))
-    place = {column_id: position for position, column_id in enumerate(of_model)}
-    strangers, lost = (
-        [column_id for column_id in of_panel if column_id not in place],
-        sorted(set(of_model) - set(of_panel)),
-    )
+    wanted, present = as_written(column_ids), as_written(panel.column_ids)
+    strangers, lost = present[~np.isin(present, wanted)], np.sort(wanted[~np.isin(wanted, present)])
     expected = "expected the panel that the model was fitted to: give that, or fit a model to this one"
-    if strangers:
+    if len(strangers):
         raise InputError(
             f"the panel has {counted(len(strangers), 'column')} that the model does not: {examples(strangers)}; "
             f"{expected}"
         )
-    if lost:
+    if len(lost):
         raise InputError(f"the panel lacks {counted(len(lost), 'column')} of the model: {examples(lost)}; {expected}")
-    entries = (panel.indptr, panel.columns, panel.values, panel.n_columns)
-    as_text = Panel(*entries, column_ids=np.array(of_panel, dtype=object))
-    aligned = as_text.align_columns(np.array(of_model, dtype=object))
-    return Panel(
-        aligned.indptr,
-        aligned.columns,
-        aligned.values,
-        len(of_model),
-        column_ids=column_ids,
-        row_weights=panel.row_weights,
-    )
+    return align_as_written(panel, column_ids)
 
 
 def _finite(value: Any) -> Any:

@@ -54,7 +54,7 @@ def write(archive: Archive, path: str | os.PathLike[str]) -> None:
     with written_beside(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as file:
         file.writestr(HEADER, json.dumps(header, indent=1, default=_plain))
         with file.open(ARRAYS, "w", force_zip64=True) as member:
-            member.write(save({name: np.ascontiguousarray(one) for name, one in archive.arrays.items()}))
+            member.write(save({name: np.ascontiguousarray(array) for name, array in archive.arrays.items()}))
         for name, ids in archive.ids.items():
             with file.open(f"{name}.parquet", "w", force_zip64=True) as member:
                 pq.write_table(pa.table({"id": pa.array(ids)}), member)
@@ -101,7 +101,7 @@ def _header(path: Path, file: zipfile.ZipFile, kind: str) -> dict[str, Any]:
     return header
 
 
-def _plain(one: Any) -> Any:
-    if isinstance(one, np.generic):  # a parameter chosen from an array
-        return one.item()
-    raise InputError(f"cannot save {one!r}: settings are numbers, texts and lists of them")
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):  # a parameter chosen from an array
+        return value.item()
+    raise InputError(f"cannot save {value!r}: settings are numbers, texts and lists of them")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -26,14 +27,28 @@ def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
 
 
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with written_beside(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder with all that is in it, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def check_output(
     path: str | os.PathLike[str], endings: tuple[str, ...] = (), *, inputs: Iterable[str | os.PathLike[str]] = ()
 ) -> None:
     """Refuse, before any work is done, a path that is an input, has none of the endings or cannot be written."""
     path = Path(path)
-    for one in map(Path, inputs):
-        if path.exists() and one.exists() and path.samefile(one):
-            raise InputError(f"the output {path} is the input {one}, which it would replace; name another file")
+    for given in map(Path, inputs):
+        if path.exists() and given.exists() and path.samefile(given):
+            raise InputError(f"the output {path} is the input {given}, which it would replace; name another file")
     if endings and path.suffix.lower() not in endings:
         listed = f"{', '.join(endings[:-1])} or {endings[-1]}"
         raise InputError(f"cannot tell the format of {path} from its name; name it {listed}")

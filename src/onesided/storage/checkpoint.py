@@ -1,10 +1,10 @@
-"""Fits that can be taken up again: what was found so far, and where the work under way stands, in a folder.
+"""Fits that can be taken up again: finished pieces of work, and how far the one under way is, in a folder.
 
 A fit is made of pieces of work, each with a name: a setting scored on a fold, the blend, the final fit. What a piece
-found is kept in one file; where its solver stands is written after every pass, the solver's history included, and
+found is kept in one file; the state of its solver is written after every pass, the solver's history included, and
 removed when the piece is done. Files are written beside and renamed, so a process that is killed loses the pass that
-was under way and nothing else. As a fit is the same whenever it is made with the same seed, one that goes on from here
-ends where it would have ended.
+was under way and nothing else. As a fit with a seed is always the same, one that goes on from here ends where it would
+have ended.
 
 What is refused:
 
@@ -23,7 +23,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
@@ -32,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from onesided.errors import InputError
+from onesided.storage.atomic import remove
 
 State = dict[str, Any]  # arrays, and what JSON can carry
 
@@ -41,65 +41,65 @@ FOUND = "found"
 
 
 class Work:
-    """A piece of work: load and save where it stands, under a kind of one's choice; nowhere where it has no place."""
+    """A piece of work, which loads and saves its state under a kind of the caller's choice; without a path, nowhere."""
 
-    def __init__(self, place: Path | None = None) -> None:
-        self._place = place
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
 
     @property
     def kept(self) -> bool:
-        """Whether there is a place for it."""
-        return self._place is not None
+        """Whether its state is kept."""
+        return self._path is not None
 
     def load(self, kind: str) -> State | None:
         """What was saved last; None where nothing was."""
         from safetensors import SafetensorError, safe_open
 
-        if self._place is None or not self._path(kind).exists():
+        if self._path is None or not self._file(kind).exists():
             return None
         try:
-            with safe_open(self._path(kind), framework="numpy") as file:
+            with safe_open(self._file(kind), framework="numpy") as file:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
                 rest: State = json.loads(file.metadata()["rest"])
                 return arrays | rest
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-            folder = self._place.parent
-            message = f"{self._path(kind)} is damaged ({error}); remove the folder {folder} to begin anew"
+            folder = self._path.parent
+            message = f"{self._file(kind)} is damaged ({error}); remove the folder {folder} to begin anew"
             raise InputError(message) from error
 
     def save(self, kind: str, state: State) -> None:
-        """Keep where the work stands, in place of what was kept before."""
+        """Keep the state, in place of the one kept before."""
         from safetensors.numpy import save_file
 
-        if self._place is None:
+        if self._path is None:
             return
-        arrays = {name: np.ascontiguousarray(one) for name, one in state.items() if isinstance(one, np.ndarray)}
-        rest = {name: one for name, one in state.items() if name not in arrays}
-        unfinished = self._path(kind).with_suffix(UNFINISHED)  # a folder: safetensors has a temporary file of its own
-        _remove(unfinished)
+        arrays = {name: np.ascontiguousarray(item) for name, item in state.items() if isinstance(item, np.ndarray)}
+        rest = {name: item for name, item in state.items() if name not in arrays}
+        unfinished = self._file(kind).with_suffix(UNFINISHED)  # a folder: safetensors has a temporary file of its own
+        remove(unfinished)
         try:
             unfinished.mkdir()
             save_file(arrays, unfinished / kind, metadata={"rest": json.dumps(rest)})
-            os.replace(unfinished / kind, self._path(kind))
+            os.replace(unfinished / kind, self._file(kind))
             unfinished.rmdir()
         except OSError as error:
-            raise InputError(f"cannot write the checkpoint {self._path(kind)}: {error}") from error
+            raise InputError(f"cannot write the checkpoint {self._file(kind)}: {error}") from error
 
     def done(self, compute: Callable[[], State]) -> State:
         """What the work found: at once if it was finished before, else by doing it."""
-        found = self.load(FOUND)
-        if found is None:
-            found = compute()
-            self.save(FOUND, found)
-            if self._place is not None:
-                for path in self._place.parent.glob(f"{self._place.name}.*{ENDING}"):
-                    if path != self._path(FOUND):
+        result = self.load(FOUND)
+        if result is None:
+            result = compute()
+            self.save(FOUND, result)
+            if self._path is not None:
+                for path in self._path.parent.glob(f"{self._path.name}.*{ENDING}"):
+                    if path != self._file(FOUND):
                         path.unlink()
-        return found
+        return result
 
-    def _path(self, kind: str) -> Path:
-        assert self._place is not None
-        return self._place.with_name(f"{self._place.name}.{kind}{ENDING}")
+    def _file(self, kind: str) -> Path:
+        assert self._path is not None
+        return self._path.with_name(f"{self._path.name}.{kind}{ENDING}")
 
 
 NOWHERE = Work()
@@ -128,7 +128,7 @@ class Checkpoint:
                 f"{parameters['random_state']!r}"
             )
         checkpoint = cls(folder)
-        checkpoint._claim(fingerprint() | {name: _plain(given) for name, given in sorted(parameters.items())})
+        checkpoint._claim(fingerprint() | {name: _plain(value) for name, value in sorted(parameters.items())})
         return checkpoint
 
     @property
@@ -146,29 +146,31 @@ class Checkpoint:
             return
         for pattern in (f"*{ENDING}", f"*{UNFINISHED}", IDENTITY):
             for path in self._folder.glob(pattern):
-                _remove(path)
+                remove(path)
         if not any(self._folder.iterdir()):
             self._folder.rmdir()
 
     def _claim(self, identity: dict[str, Any]) -> None:
+        """Write what the fit is made of to a new folder; refuse a folder that has other files or another fit's."""
         assert self._folder is not None
         path = self._folder / IDENTITY
+        temporary = path.with_suffix(UNFINISHED)  # may be left of a kill
         try:
             self._folder.mkdir(exist_ok=True)
-            if not path.exists():
-                temporary = path.with_suffix(UNFINISHED)
-                if any(other != temporary for other in self._folder.iterdir()):  # that one may be left of a kill
-                    raise InputError(f"{self._folder} holds other files than a checkpoint's; name a new folder")
+            begun = path.exists()
+            foreign = not begun and any(other != temporary for other in self._folder.iterdir())
+            if not begun and not foreign:
                 temporary.write_text(json.dumps(identity, indent=1))
                 os.replace(temporary, path)
-                return
-            before = json.loads(path.read_text())
+            before = json.loads(path.read_text()) if begun else identity
         except FileExistsError:
             raise InputError(f"{self._folder} is a file; name a folder for the checkpoint") from None
         except OSError as error:
             raise InputError(f"cannot write the checkpoint {self._folder}: {error.strerror}") from error
         except ValueError as error:
             raise InputError(f"{path} is damaged ({error}); remove the folder to begin anew") from error
+        if foreign:
+            raise InputError(f"{self._folder} holds other files than a checkpoint's; name a new folder")
         for name, now in identity.items():
             if before.get(name) != now:
                 raise InputError(
@@ -177,14 +179,6 @@ class Checkpoint:
                 )
 
 
-def _remove(path: Path) -> None:
-    """A file or a folder, if it is there."""
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
 def _plain(parameter: Any) -> Any:
     """A parameter as JSON gives it back."""
-    return json.loads(json.dumps(parameter, default=lambda one: np.asarray(one).tolist()))
+    return json.loads(json.dumps(parameter, default=lambda item: np.asarray(item).tolist()))

@@ -12,18 +12,18 @@ MODULES = {"numpy": "numpy", "scipy": "scipy", "numba": "numba", "scikit-learn":
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of what computes, as they say themselves: a package need not be installed to be run.
+    """The versions of Python and of the packages that compute, from the modules: a package may run uninstalled.
 
     >>> sorted(versions())
     ['numba', 'numpy', 'onesided', 'python', 'scikit-learn', 'scipy']
     """
-    found = {name: str(import_module(module).__version__) for name, module in MODULES.items()}
-    return {"python": platform.python_version(), "onesided": __version__} | found
+    packages = {name: str(import_module(module).__version__) for name, module in MODULES.items()}
+    return {"python": platform.python_version(), "onesided": __version__} | packages
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """``seconds`` that a fit took, None where that is not told; ``versions`` of what computed it."""
+    """``seconds`` that a fit took, None where that is not recorded; ``versions`` of what computed it."""
 
     seconds: float | None = None
     versions: dict[str, str] = field(default_factory=versions)

@@ -27,9 +27,9 @@ from onesided.engines.ray.shard_tasks import (
 from onesided.engines.ray.shards import RayPlace, Shards
 from onesided.engines.threads import cut
 from onesided.memory import check_room
-from onesided.panels.ids import row_selection
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import Draw, PanelLike
+from onesided.panels.positions import row_selection
 
 Array = npt.NDArray[Any]
 

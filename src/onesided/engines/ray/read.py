@@ -12,8 +12,9 @@ from onesided.engines.ray.panel import LARGEST_SHARD, RayPanel, RemoteIds, distr
 from onesided.engines.ray.shards import Shards
 from onesided.engines.ray.shuffle import gather
 from onesided.errors import InputError
-from onesided.panels.csr import Duplicates, NonFinite
 from onesided.panels.packed.format import is_packed, load_packed
+from onesided.panels.refusals import Duplicates, NonFinite, ValueRules
+from onesided.panels.table_files import TableColumns
 
 
 def read(
@@ -26,7 +27,7 @@ def read(
     non_finite: NonFinite = "refuse",
     device: str = "cpu",
 ) -> RayPanel:
-    """A panel on the Ray cluster that is connected to, or else that Ray finds or starts.
+    """Read a panel onto the Ray cluster that this process is connected to, or else one that Ray finds or starts.
 
     Parameters
     ----------
@@ -47,33 +48,28 @@ def read(
     >>> panel = cluster.read("ratings/", row="who", column="what", value="much")  # doctest: +SKIP
     >>> model = OneSidedCompletion(engine="ray", random_state=0).fit(panel)  # doctest: +SKIP
     """
-    cluster = current()
+    cluster, names, rules = current(), TableColumns(row, column, value), ValueRules(duplicates, non_finite)
     if isinstance(data, (str, PathLike)) and is_packed(data):
-        said = {"row": row, "column": column, "value": value}
-        given = [name for name, one in said.items() if one is not None]
-        if given or (duplicates, non_finite) != ("refuse", "refuse"):
+        if (names, rules) != (TableColumns(), ValueRules()):
             raise InputError(f"{data} is a packed panel: how its tables are read was said when it was packed")
         return distribute(load_packed(data), cluster, device)
     slots = cluster.slots(device)
-    found = gather(
+    gathered = gather(
         data,
-        row=row,
-        column=column,
-        value=value,
-        duplicates=duplicates,
-        non_finite=non_finite,
+        names=names,
+        rules=rules,
         pieces=len(slots),
         most=LARGEST_SHARD,
-        place=lambda k, n: cluster.options(slots[k * len(slots) // n].node),
+        scheduling=lambda k, n: cluster.options(slots[k * len(slots) // n].node),
     )
-    edges, number = np.concatenate([[0], np.cumsum(found.block_rows)]), len(found.blocks)
+    edges, number = np.concatenate([[0], np.cumsum(gathered.block_rows)]), len(gathered.blocks)
     planned = [slots[k * len(slots) // number] for k in range(number)]
     return RayPanel(
-        Shards(cluster, found.blocks, edges, planned),
-        found.row_counts,
-        len(found.column_ids),
-        found.dtype,
-        row_ids=RemoteIds(cluster, found.row_ids, edges),
-        column_ids=found.column_ids,
-        left_out={"lines_dropped": found.lines_dropped, "lines_merged": found.lines_merged},
+        Shards(cluster, gathered.blocks, edges, planned),
+        gathered.row_counts,
+        len(gathered.column_ids),
+        gathered.dtype,
+        row_ids=RemoteIds(cluster, gathered.row_ids, edges),
+        column_ids=gathered.column_ids,
+        left_out={"lines_dropped": gathered.lines_dropped, "lines_merged": gathered.lines_merged},
     )

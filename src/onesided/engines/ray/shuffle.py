@@ -1,23 +1,21 @@
 """Long tables onto a cluster: Parquet files, or a dataset of Ray's, as blocks of whole rows in Ray's store.
 
-Lines are looked at twice, some at a time. First they are surveyed: what is to be refused is counted, column ids are
-collected, and row ids are sampled, by which rows are cut into blocks of about as many entries each. Then they are split
-at these cuts, and what belongs to a block is joined. The row ids of a line meet those of others only in its block;
-here are, for a moment, the ids of columns and of the first row of each block.
+Tasks read the lines twice. The first pass surveys them: it counts what is to be refused, collects the column ids, and
+samples row ids, which cut the rows into blocks of about equally many entries. The second pass splits the lines at these
+cuts and joins what belongs to a block. The driver holds only the column ids and the first row id of each block.
 
-Ray Data makes the blocks of a dataset that is given, yet its sort does not make ours: blocks that it had sorted, once
-lost with a node, were not made again in six of seven trials with Ray 2.60, and whoever asked for them waited in vain.
-The results of plain tasks, tried again as often as need be, are remade each time, so all that is done here is done by
-such; they keep the order of lines besides.
+Ray Data makes the blocks of a given dataset, but its sort does not make ours: blocks that it had sorted, once lost with
+a node, were not made again in six of seven trials with Ray 2.60, and whoever asked for them waited in vain. The results
+of plain tasks, retried as often as need be, are remade each time, and they keep the order of lines; so all work here is
+done by plain tasks.
 
-What is refused, beside what ``Panel.from_table`` refuses:
+What is refused, beside the values and ids that all readers refuse (:mod:`onesided.panels.refusals`):
 
 =====================================================  ===========================================================
 found                                                  message
 =====================================================  ===========================================================
 a path with nothing there, or no Parquet file          there is nothing at … / no Parquet files in …
 a file gone, cut short or changed in between           … is gone / cut short or corrupt / has changed …, with its path
-ids of one kind in some files, another in others       the row ids of … are integers, those of … are strings
 no lines                                               … hold no entries
 ``duplicates="last"`` of a dataset                     … the lines of a dataset have no order …
 =====================================================  ===========================================================
@@ -26,8 +24,8 @@ no lines                                               … hold no entries
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import asdict, dataclass, replace
+from functools import partial, reduce
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
@@ -37,13 +35,23 @@ import ray
 import ray.data
 
 from onesided.engines.ray.cluster import Ref, current, fetched
-from onesided.engines.ray.sources import Source, blocks_of, files, tables_of, units_of
-from onesided.errors import EXPECTED, FOUND, InputError, counted, shown
-from onesided.panels.csr import LARGEST_VALUE, Duplicates, NonFinite, check_options, compress
+from onesided.engines.ray.sources import Source, dataset_blocks, parquet_groups, tables_of, units_of
+from onesided.errors import FOUND, InputError
+from onesided.panels.csr import merge_entries
 from onesided.panels.ids import encode_ids
+from onesided.panels.refusals import (
+    NonFinite,
+    Repeats,
+    ValueCounts,
+    ValueRules,
+    check_ids_present,
+    check_one_kind,
+    value_column,
+)
+from onesided.panels.table_files import TableColumns
 
 Array = npt.NDArray[Any]
-Place = Callable[[int, int], dict[str, Any]]  # of block k of n: how Ray is to be told where to make it
+Scheduling = Callable[[int, int], dict[str, Any]]  # given block k of n: Ray's options of the task that makes it
 
 LINES = 1 << 20  # that a task reads at a time, or more where there are many blocks
 LINES_APIECE = 1 << 13  # for each block: what a task returns in smaller pieces, Ray keeps on the driver
@@ -70,29 +78,27 @@ class Gathered:
 def gather(
     data: Any,
     *,
-    row: str | None = None,
-    column: str | None = None,
-    value: str | None = None,
-    duplicates: Duplicates = "refuse",
-    non_finite: NonFinite = "refuse",
+    names: TableColumns | None = None,
+    rules: ValueRules | None = None,
     pieces: int,
     most: int = 1 << 28,
-    place: Place = lambda k, n: {},
+    scheduling: Scheduling = lambda k, n: {},
 ) -> Gathered:
-    """The rows of long tables in at most ``pieces`` blocks of about as many entries each, in Ray's store.
+    """Gather the rows of long tables in at most ``pieces`` blocks of about equally many entries, in Ray's store.
 
-    Where these would have more than ``most`` entries, there are more.
+    There are more blocks where these would have more than ``most`` entries.
 
     ``data`` is a path, or several, of Parquet files or of directories, of which the files called ``*.parquet`` or
     ``*.pq`` are read, below them too, in the order of their paths; names that begin with "." or "_" are left out, as
-    others do. It may also be a ``ray.data.Dataset``. Columns not named are recognised as by ``open_table``. The rows
-    are those of ``Panel.from_table``, were the tables one. ``place`` gives the options of the task that makes a block.
+    others do. It may also be a ``ray.data.Dataset``. Columns without a name are recognised as by ``open_table``. The
+    rows are those of ``Panel.from_table``, were the tables one. ``scheduling`` gives the options of the task that makes
+    a block.
 
     A block that is lost with its node is made again by reading all files again; they must stay as they are. Blocks of
     a dataset must be made again by those who made them: what Ray Data sorted or shuffled, write to Parquet files first.
     """
-    check_options(duplicates, non_finite)
-    if duplicates == "last" and isinstance(data, ray.data.Dataset):
+    names, rules = names or TableColumns(), rules or ValueRules()
+    if rules.duplicates == "last" and isinstance(data, ray.data.Dataset):
         raise InputError(
             f"{FOUND} asks which line came last, and the lines of a dataset have no order; choose "
             '"mean" or "sum", or give Parquet files, which have one',
@@ -101,53 +107,53 @@ def gather(
             expected=["mean", "sum"],
         )
     task = current().spread_out
-    asked = {"row": row, "column": column, "value": value}
-    found: list[tuple[Source, list[Ref]]] = [
-        *(blocks_of(data, asked) if isinstance(data, ray.data.Dataset) else files(data, asked))
-    ]
-    lines = sum(source.lines for source, _ in found)
+    read = dataset_blocks if isinstance(data, ray.data.Dataset) else parquet_groups
+    sources: list[tuple[Source, list[Ref]]] = [*read(data, asdict(names))]
+    lines = sum(source.lines for source, _ in sources)
     if not lines:
         raise InputError("a panel needs at least one row and one column; the tables hold no entries")
     pieces = max(pieces, -(-lines // most))
     ranges = -(-lines // (pieces * AT_A_TIME))  # of rows, in each block
-    units = list(units_of(found, max(LINES, LINES_APIECE * pieces * ranges)))
+    units = list(units_of(sources, max(LINES, LINES_APIECE * pieces * ranges)))
     step = max(1, lines // max(LINES_APIECE, SAMPLED * pieces * ranges))
     surveys = [task(_survey)(k, step, unit.sources, *unit.refs) for k, unit in enumerate(units)]
     while len(surveys) > FAN_IN:
         surveys = [task(_together)(*surveys[k : k + FAN_IN]) for k in range(0, len(surveys), FAN_IN)]
     survey: _Survey = fetched(task(_concluded)(pieces, ranges, *surveys))
-    survey.check(non_finite)
+    survey.check(rules.non_finite)
 
     kept = ray.put(survey)
     n_ranges = len(survey.sample) + 1
     split = [task(_split, num_returns=n_ranges)(kept, unit.sources, *unit.refs) for unit in units]
-    parts = list(zip(*split, strict=True)) if n_ranges > 1 else [tuple(split)]
-    made = [
-        task(_joined, num_returns=3, **place(k, len(survey.starts)))(
-            kept, duplicates, non_finite, last - first, *chain.from_iterable(parts[first:last])
+    by_range = list(zip(*split, strict=True)) if n_ranges > 1 else [tuple(split)]
+    joined = [
+        task(_joined, num_returns=3, **scheduling(k, len(survey.starts)))(
+            kept, rules, last - first, *chain.from_iterable(by_range[first:last])
         )
         for k, (first, last) in enumerate(pairwise([*survey.starts, n_ranges]))
     ]
-    del split, parts  # what is joined need not stay
-    facts: list[list[_Facts]] = fetched([one for _, _, one in made])
-    each = [one for block in facts for one in block]
-    _check_repeated(each)
+    del split, by_range  # what is joined need not stay
+    of_blocks: list[list[_RangeFacts]] = fetched([facts for _, _, facts in joined])
+    facts = [of_range for block in of_blocks for of_range in block]
+    repeats = [of_range.repeats for of_range in facts if of_range.repeats]
+    if repeats and rules.duplicates == "refuse":
+        raise repeats[0]._replace(number=sum(some.number for some in repeats)).refusal()
     return Gathered(
-        blocks=[block for block, _, _ in made],
-        row_ids=[ids for _, ids, _ in made],
-        row_counts=np.concatenate([one.row_counts for one in each]),
-        block_rows=[sum(len(one.row_counts) for one in block) for block in facts],
+        blocks=[block for block, _, _ in joined],
+        row_ids=[ids for _, ids, _ in joined],
+        row_counts=np.concatenate([of_range.row_counts for of_range in facts]),
+        block_rows=[sum(len(of_range.row_counts) for of_range in block) for block in of_blocks],
         column_ids=survey.columns,
         dtype=np.dtype(survey.dtype),
         lines=lines,
-        lines_dropped=sum(one.dropped for one in each),
-        lines_merged=sum(one.merged for one in each),
+        lines_dropped=survey.values.non_finite,
+        lines_merged=sum(some.number for some in repeats),
     )
 
 
 @dataclass(frozen=True)
 class _Survey:
-    """What was found in some of the lines, in their order."""
+    """What was counted and collected in some of the lines, in their order."""
 
     names: list[str]  # the value columns
     kinds: list[tuple[str, str] | None]  # of row and column ids: integers or strings, and where the first are
@@ -155,56 +161,32 @@ class _Survey:
     sample: Any  # ids of rows, of some lines; at last the first of each range of rows but the first
     dtype: str
     no_ids: list[tuple[int, str]]  # for rows and columns: how many lines have none, and where the first is
-    infinite: int
-    missing: int
-    non_finite: tuple[Any, Any] | None  # the row and column of the first such value
-    largest: float
+    values: ValueCounts
     starts: tuple[int, ...] = ()  # at last: with which range each block begins
 
     def __add__(self, other: _Survey) -> _Survey:
         for axis, kind, others in zip(("row", "column"), self.kinds, other.kinds, strict=True):
-            if kind and others and kind[0] != others[0]:
-                raise InputError(
-                    f"the {axis} ids of {kind[1]} are {kind[0]}, those of {others[1]} are {others[0]}; "
-                    "ids must be all integers or all strings: write them alike"
-                )
+            if kind and others:
+                check_one_kind(axis, kind, others)
         return _Survey(
             names=list(dict.fromkeys(self.names + other.names)),
-            kinds=[one or another for one, another in zip(self.kinds, other.kinds, strict=True)],
+            kinds=[kind or others for kind, others in zip(self.kinds, other.kinds, strict=True)],
             columns=_chained(self.columns, other.columns).unique(),
             sample=_chained(self.sample, other.sample),
             dtype=max(self.dtype, other.dtype),  # float64, if one of them is
             no_ids=[(a + b, at or first) for (a, at), (b, first) in zip(self.no_ids, other.no_ids, strict=True)],
-            infinite=self.infinite + other.infinite,
-            missing=self.missing + other.missing,
-            non_finite=self.non_finite or other.non_finite,
-            largest=max(self.largest, other.largest),
+            values=self.values + other.values,
         )
 
     @property
     def where(self) -> str:
-        return f"column {self.names[0]!r}" if len(self.names) == 1 else "the column of values"
+        return value_column(self.names)
 
     def check(self, non_finite: NonFinite) -> None:
         """Refuse what ``Panel.from_table`` would refuse, had it all lines at once."""
-        for count, first in self.no_ids:
-            if count:
-                raise InputError(f"{counted(count, 'missing id')} (first in {first}); drop them")
-        if non_finite == "refuse" and self.non_finite:
-            parts = [counted(self.infinite, "infinite value")] if self.infinite else []
-            parts += [counted(self.missing, "NaN or missing value")] if self.missing else []
-            row, column = map(shown, self.non_finite)
-            raise InputError(
-                f"{self.where} has {' and '.join(parts)} (first at row {row}, column {column}); "
-                f"drop them or pass {EXPECTED}",
-                option="non_finite",
-                expected=["drop"],
-            )
-        if self.largest > LARGEST_VALUE:
-            raise InputError(
-                f"{self.where} reaches {self.largest:.3g} in magnitude, beyond {LARGEST_VALUE:.0e}, where moments "
-                "overflow; rescale the values first"
-            )
+        for missing, first in self.no_ids:
+            check_ids_present(missing, f"in {first}")
+        self.values.check(self.where, non_finite)
 
 
 def _chained(first: Any, second: Any) -> Any:
@@ -215,16 +197,14 @@ def _chained(first: Any, second: Any) -> Any:
 
 
 def _survey(k: int, step: int, sources: list[Source], *blocks: Any) -> _Survey:
-    """What is found in the lines of a unit; of about every so manieth, its row id."""
+    """Survey the lines of a unit, and sample every step-th row id."""
     rng = np.random.default_rng(k)
-    found = []
+    surveys = []
     for source, rows, columns, values in tables_of(sources, blocks):
         at = np.arange(0, len(rows), step)
         at += rng.integers(step, size=len(at))
-        finite = np.isfinite(values)
-        first = int(np.argmin(finite))
         present = [ids.drop_null() for ids in (rows, columns)]
-        found.append(
+        surveys.append(
             _Survey(
                 names=[source.names[2]],
                 kinds=[(_kind(ids), source.path) if len(ids) else None for ids in present],
@@ -232,13 +212,14 @@ def _survey(k: int, step: int, sources: list[Source], *blocks: Any) -> _Survey:
                 sample=present[0].take(at[at < len(present[0])]),
                 dtype=str(values.dtype),
                 no_ids=[_without_id(source, axis, ids) for axis, ids in enumerate((rows, columns))],
-                infinite=int(np.isinf(values).sum()),
-                missing=int(np.isnan(values).sum()),
-                non_finite=None if finite[first] else (rows[first].as_py(), columns[first].as_py()),
-                largest=float(np.abs(values[finite]).max(initial=0)),
+                values=ValueCounts.of(values, partial(_pair_at, rows, columns)),
             )
         )
-    return reduce(_Survey.__add__, found)
+    return _together(*surveys)
+
+
+def _pair_at(rows: Any, columns: Any, at: int) -> tuple[Any, Any]:
+    return rows[at].as_py(), columns[at].as_py()
 
 
 def _kind(ids: Any) -> str:
@@ -284,7 +265,7 @@ def _arrow_ids(ids: Array, kind: Any) -> Any:
     return pa.array(ids, type=kind)
 
 
-_Part = tuple[Any, Array, Array, Array]  # row ids, the code of each line's, its column, its value
+_Lines = tuple[Any, Array, Array, Array]  # row ids, the code of each line's, its column, its value
 
 
 def _split(survey: _Survey, sources: list[Source], *blocks: Any) -> Any:
@@ -292,12 +273,12 @@ def _split(survey: _Survey, sources: list[Source], *blocks: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    known = pa.array(survey.columns)
-    found = list(tables_of(sources, blocks))
-    rows = pa.chunked_array([one for _, one, _, _ in found])
-    column = np.concatenate([pc.index_in(one, known.cast(one.type)).to_numpy() for _, _, one, _ in found])
-    values = np.concatenate([one for _, _, _, one in found]).astype(survey.dtype, copy=False)
-    del found
+    column_ids = pa.array(survey.columns)
+    _, row_ids, ids_of_columns, some_values = zip(*tables_of(sources, blocks), strict=True)
+    rows = pa.chunked_array(row_ids)
+    column = np.concatenate([pc.index_in(ids, column_ids.cast(ids.type)).to_numpy() for ids in ids_of_columns])
+    values = np.concatenate(some_values).astype(survey.dtype, copy=False)
+    del row_ids, ids_of_columns, some_values
     ids, code, n = encode_ids(rows, "rows")
     assert ids is not None
     cuts = survey.sample.to_numpy(zero_copy_only=False)
@@ -306,77 +287,54 @@ def _split(survey: _Survey, sources: list[Source], *blocks: Any) -> Any:
     of_line = np.repeat(np.arange(len(edges) - 1, dtype=kind), np.diff(edges))[code]
     order = np.argsort(of_line, kind="stable")  # of 16 bits: by counting
     ends = np.cumsum(np.bincount(of_line, minlength=len(edges) - 1))
-    parts: list[_Part | None] = []
+    by_range: list[_Lines | None] = []
     for (first, last), (begin, end) in zip(pairwise(edges), pairwise([0, *ends]), strict=True):
         here = order[begin:end]
-        own = _arrow_ids(ids[first:last], rows.type)
-        parts.append((own, code[here] - np.int32(first), column[here], values[here]) if len(here) else None)
-    return parts if len(parts) > 1 else parts[0]
+        range_ids = _arrow_ids(ids[first:last], rows.type)
+        by_range.append((range_ids, code[here] - np.int32(first), column[here], values[here]) if len(here) else None)
+    return by_range if len(by_range) > 1 else by_range[0]
 
 
-class _Facts(NamedTuple):
-    """What is known of a range of rows on the driver."""
+class _RangeFacts(NamedTuple):
+    """What the driver needs to know of a range of rows."""
 
     row_counts: Array
-    dropped: int
-    merged: int
-    repeated: InputError | None  # why duplicates are refused
+    repeats: Repeats | None
 
 
 def _joined(
-    survey: _Survey, duplicates: Duplicates, non_finite: NonFinite, ranges: int, *parts: _Part | None
-) -> tuple[tuple[Array, Array, Array], Any, list[_Facts]]:
-    """A block of rows, their ids, and what the driver is to know: range after range."""
+    survey: _Survey, rules: ValueRules, ranges: int, *pieces: _Lines | None
+) -> tuple[tuple[Array, Array, Array], Any, list[_RangeFacts]]:
+    """A block of rows, their ids, and what the driver needs to know: range after range."""
     import pyarrow as pa
 
-    units, at = len(parts) // ranges, 0
-    lines = sum(len(part[3]) for part in parts if part is not None)
+    units, at = len(pieces) // ranges, 0
+    lines = sum(len(piece[3]) for piece in pieces if piece is not None)
     columns, values = np.empty(lines, np.int32), np.empty(lines, survey.dtype)
     ids, facts = [], []
-    for k in range(0, len(parts), units):
-        here = [part for part in parts[k : k + units] if part is not None]
-        some, kept, own, fact = _ordered(survey, duplicates, non_finite, here)
-        columns[at : at + len(kept)], values[at : at + len(kept)] = some, kept
-        at += len(kept)
-        ids.append(own)
-        facts.append(fact)
-    indptr = np.concatenate([[0], np.cumsum(np.concatenate([one.row_counts for one in facts]), dtype=np.int64)])
+    for k in range(0, len(pieces), units):
+        here = [piece for piece in pieces[k : k + units] if piece is not None]
+        range_columns, range_values, range_ids, range_facts = _ordered(survey, rules, here)
+        end = at + len(range_values)
+        columns[at:end], values[at:end] = range_columns, range_values
+        at = end
+        ids.append(range_ids)
+        facts.append(range_facts)
+    counts = np.concatenate([of_range.row_counts for of_range in facts])
+    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return (indptr, columns[:at], values[:at]), pa.concat_arrays(ids), facts
 
 
-def _ordered(
-    survey: _Survey, duplicates: Duplicates, non_finite: NonFinite, parts: list[_Part]
-) -> tuple[Array, Array, Any, _Facts]:
+def _ordered(survey: _Survey, rules: ValueRules, pieces: list[_Lines]) -> tuple[Array, Array, Any, _RangeFacts]:
     """The columns and values of a range of rows, in order, and their ids."""
     import pyarrow as pa
 
-    ids, code, n = encode_ids(pa.chunked_array([part[0] for part in parts]), "rows")
+    ids, code, n = encode_ids(pa.chunked_array([piece[0] for piece in pieces]), "rows")
     assert ids is not None
-    starts = np.cumsum([0, *(len(part[0]) for part in parts)])
-    row = np.concatenate([code[start:][part[1]] for start, part in zip(starts, parts, strict=False)])
-    column, values = (np.concatenate([part[k] for part in parts]) for k in (2, 3))
-    entries = (ids, row, n), (survey.columns, column, len(survey.columns)), values, survey.where
-    # What repeats is to be counted, to be refused by one who knows how often it does elsewhere.
-    indptr, columns, kept = compress(*entries, "last" if duplicates == "refuse" else duplicates, non_finite)
-    dropped = int(len(values) - np.isfinite(values).sum())
-    merged = len(values) - dropped - len(kept)
-    repeated: InputError | None = None
-    if merged and duplicates == "refuse":
-        try:
-            compress(*entries, duplicates, non_finite)
-        except InputError as error:
-            repeated = error.with_traceback(None)  # which holds the rows
-    facts = _Facts(np.diff(indptr).astype(np.int32), dropped, merged, repeated)
-    return columns, kept, _arrow_ids(ids, parts[0][0].type), facts
-
-
-def _check_repeated(facts: list[_Facts]) -> None:
-    """Refuse duplicates in the words of ``compress``, which counted those of a range, with the count of all."""
-    first = next((one for one in facts if one.repeated), None)
-    if first and first.repeated:
-        said, meant = (
-            counted(number, "entry repeats", "entries repeat")
-            for number in (first.merged, sum(one.merged for one in facts))
-        )
-        text = meant + first.repeated.template.removeprefix(said)
-        raise InputError(text, option="duplicates", expected=first.repeated.expected)
+    starts = np.cumsum([0, *(len(piece[0]) for piece in pieces)])
+    row = np.concatenate([code[start:][piece[1]] for start, piece in zip(starts, pieces, strict=False)])
+    column, values = (np.concatenate([piece[k] for piece in pieces]) for k in (2, 3))
+    coded = (ids, row, n), (survey.columns, column, len(survey.columns))
+    (indptr, columns, kept), repeats = merge_entries(*coded, values, survey.where, rules)
+    facts = _RangeFacts(np.diff(indptr).astype(np.int32), repeats)
+    return columns, kept, _arrow_ids(ids, pieces[0][0].type), facts

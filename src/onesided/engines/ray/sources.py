@@ -1,4 +1,4 @@
-"""What long tables are read from on a cluster: row groups of Parquet files, blocks of a dataset of Ray's."""
+"""Where long tables are read from on a cluster: row groups of Parquet files, blocks of a dataset of Ray's."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import ray
 import ray.data
 from ray.exceptions import RayTaskError
 
-from onesided.engines.ray.cluster import Ref
+from onesided.engines.ray.cluster import Ref, current, fetched
 from onesided.errors import InputError
 from onesided.panels.convert import entry_values
-from onesided.panels.ids import encode_ids, without_dictionary
-from onesided.panels.table_files import choose_columns
+from onesided.panels.ids import plain_ids
+from onesided.panels.table_files import Roles, choose_columns
 
 Array = npt.NDArray[Any]
 
@@ -40,13 +40,13 @@ class File(NamedTuple):
 
         system, inner = _located(self.path)
         try:
-            found = system.get_file_info(inner)
-            if not found.is_file:
+            about = system.get_file_info(inner)
+            if not about.is_file:
                 raise InputError(
                     f"{self.path} is gone on node {ray.util.get_node_ip_address()}; tables must stay, under the same "
                     "path on all nodes, for as long as their panel is in use"
                 )
-            if found.size != self.size:
+            if about.size != self.size:
                 raise InputError(f"{self.path} has changed since it was first read; begin again when it is finished")
             with pq.ParquetFile(inner, filesystem=system) as file:
                 return file.read_row_groups(self.groups, columns=self.names, use_threads=False)
@@ -55,7 +55,7 @@ class File(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block of a dataset."""
+    """A block of a dataset, an Arrow table."""
 
     path: str
     names: list[str]
@@ -63,7 +63,7 @@ class Block(NamedTuple):
     first_line: int
 
     def read(self, blocks: Iterator[Any]) -> Any:
-        return ray.data.block.BlockAccessor.for_block(next(blocks)).to_arrow()
+        return next(blocks)
 
 
 Source = File | Block
@@ -97,13 +97,13 @@ def _located(path: str) -> tuple[Any, str]:
     return system, inner
 
 
-def files(data: Any, asked: dict[str, str | None]) -> Iterator[tuple[File, list[Ref]]]:
+def parquet_groups(data: Any, roles: Roles) -> Iterator[tuple[File, list[Ref]]]:
     """The Parquet files at one or several paths, a row group at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     paths = [data] if isinstance(data, (str, PathLike)) else data if isinstance(data, (list, tuple)) else []
-    if not paths or not all(isinstance(one, (str, PathLike)) for one in paths):
+    if not paths or not all(isinstance(path, (str, PathLike)) for path in paths):
         raise InputError(
             f"expected the path of Parquet files, a list of such, or a ray.data.Dataset; found {type(data).__name__}"
         )
@@ -115,7 +115,7 @@ def files(data: Any, asked: dict[str, str | None]) -> Iterator[tuple[File, list[
                 about, present = file.metadata, file.schema_arrow.names
         except (pa.ArrowException, OSError) as error:
             raise InputError(_corrupt(path, error)) from error
-        names = choose_columns(Path(path), present, asked)
+        names = choose_columns(Path(path), present, roles)
         first = 0
         for group in range(about.num_row_groups):
             lines = about.row_group(group).num_rows
@@ -129,42 +129,47 @@ def _parquet_files(path: str) -> list[str]:
     if "://" not in path:
         path = str(Path(path).absolute())
     system, inner = _located(path)
-    found = system.get_file_info(inner)
-    if found.type == fs.FileType.NotFound:
+    about = system.get_file_info(inner)
+    if about.type == fs.FileType.NotFound:
         raise InputError(f"there is nothing at {path}; give the path of Parquet files or of a directory of them")
-    if found.is_file:
+    if about.is_file:
         return [path]
     files = []
-    for one in system.get_file_info(fs.FileSelector(inner, recursive=True)):
-        below = PurePosixPath(one.path).relative_to(PurePosixPath(inner))
-        hidden = any(part.startswith((".", "_")) for part in below.parts)
-        if one.is_file and not hidden and below.suffix.lower() in (".parquet", ".pq"):
+    for entry in system.get_file_info(fs.FileSelector(inner, recursive=True)):
+        below = PurePosixPath(entry.path).relative_to(PurePosixPath(inner))
+        hidden = any(name.startswith((".", "_")) for name in below.parts)
+        if entry.is_file and not hidden and below.suffix.lower() in (".parquet", ".pq"):
             files.append(f"{path.rstrip('/')}/{below}")
     if not files:
         raise InputError(f"no Parquet files in {path}; expected some called *.parquet or *.pq, in it or below")
     return sorted(files)
 
 
-def blocks_of(data: Any, asked: dict[str, str | None]) -> Iterator[tuple[Block, list[Ref]]]:
-    """The blocks of a dataset, which Ray Data makes now if it has not yet."""
+def dataset_blocks(data: Any, roles: Roles) -> Iterator[tuple[Block, list[Ref]]]:
+    """The blocks of a dataset, which Ray Data makes now if it has not yet, as Arrow tables in Ray's store."""
     with _quiet(data.context):
         try:
-            bundles = list(data.iter_internal_ref_bundles())
+            made = data.materialize()  # a copy: blocks are let go of with it and with the references
+            tables, schema = made.to_arrow_refs(), made.schema()
         except RayTaskError as error:
-            told = [line.strip() for line in str(error.cause or error).splitlines() if line.strip()]
-            raise InputError(f"the dataset cannot be made ({told[-1]}); see that its source can be read") from error
-        schema = data.schema()
-    names = choose_columns(Path("the dataset"), [] if schema is None else list(schema.names), asked)
+            # Ray keeps what was raised first only in its traceback, and follows it with advice on retries.
+            reason = str(error).partition("\n\nThe above exception was")[0].splitlines()[-1].strip()
+            raise InputError(f"the dataset cannot be made ({reason}); see that its source can be read") from error
+    names = choose_columns(Path("the dataset"), [] if schema is None else list(schema.names), roles)
+    count = current().spread_out(_n_lines)
     first = 0
-    for bundle in bundles:
-        for ref, about in zip(bundle.block_refs, bundle.metadata, strict=True):
-            yield Block("the dataset", names, about.num_rows, first), [ref]
-            first += about.num_rows
+    for table, lines in zip(tables, fetched([count(table) for table in tables]), strict=True):
+        yield Block("the dataset", names, lines, first), [table]
+        first += lines
+
+
+def _n_lines(table: Any) -> int:
+    return int(table.num_rows)
 
 
 @contextmanager
 def _quiet(context: Any) -> Iterator[None]:
-    """Ray Data without bars and news on the terminal, and with blocks in their order; then as it was before."""
+    """Have Ray Data print nothing on the terminal and keep blocks in order; afterwards its settings are as before."""
     options, bars = context.execution_options, context.enable_progress_bars
     log = logging.getLogger("ray.data")
     ordered, level = options.preserve_order, log.level
@@ -177,10 +182,10 @@ def _quiet(context: Any) -> Iterator[None]:
         log.setLevel(level)
 
 
-def units_of(found: Iterable[tuple[Source, list[Ref]]], most: int) -> Iterator[Unit]:
-    """Sources one after the other, as many as have about so many lines."""
+def units_of(sources: Iterable[tuple[Source, list[Ref]]], most: int) -> Iterator[Unit]:
+    """Group sources that follow each other into units of at most so many lines, or of one source."""
     unit = Unit([], [])
-    for source, refs in found:
+    for source, refs in sources:
         if not source.lines:
             continue
         if unit.sources and unit.lines + source.lines > most:
@@ -197,26 +202,19 @@ def units_of(found: Iterable[tuple[Source, list[Ref]]], most: int) -> Iterator[U
 
 
 def tables_of(sources: list[Source], blocks: Iterable[Any]) -> Iterator[tuple[Source, Any, Any, Array]]:
-    """Of each source its row ids and column ids, int64 or large strings, and its values."""
+    """Read each source: its row ids and column ids, int64 or large strings, and its values."""
     ahead = iter(blocks)
     for source in sources:
         table = source.read(ahead)
         row, column, value = source.names
         try:
-            ids = _plain_ids(table.column(row), row), _plain_ids(table.column(column), column)
+            ids = (_one_array(plain_ids(table.column(name), name)) for name in (row, column))
             yield source, *ids, entry_values(table.column(value), value)
         except InputError as error:
             raise error.followed_by(f" (found in {source.path})") from error
 
 
-def _plain_ids(given: Any, name: str) -> Any:
-    """Ids as one Arrow array of int64 or large strings, and nulls."""
+def _one_array(ids: Any) -> Any:
     import pyarrow as pa
 
-    ids = without_dictionary(given)
-    encode_ids(ids.drop_null()[:1], name)  # refuses other kinds
-    try:
-        ids = ids.cast(pa.int64() if pa.types.is_integer(ids.type) else pa.large_string())
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{name!r} has ids beyond 64-bit integers; use strings") from error
     return pa.concat_arrays(ids.chunks) if isinstance(ids, pa.ChunkedArray) else ids

@@ -7,8 +7,8 @@ and columns have ids. The header may have a ``source`` as well: what the panel w
 files, not Arrow's: one can grow at its end while it is written, without being held in memory, and is still one
 contiguous array to whoever maps it, numpy being all that is needed.
 
-What is in order is checked block by block as it is written; on loading only what is cheap is. A panel that takes
-the place of another comes into its folder under a name of its own, and counts once ``panel.json`` has been renamed.
+Blocks are checked as they are written; loading checks only what is cheap. A panel that replaces another is moved into
+its folder under a new name, and counts once ``panel.json`` has been renamed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BLOCK = 1 << 20  # items of an array looked at, or copied, at a time
 
 
 def is_packed(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a folder at ``path`` that says it is a packed panel."""
+    """Whether there is a folder with the header of a packed panel at ``path``."""
     return Path(path, HEADER).is_file()
 
 
@@ -89,7 +89,7 @@ def load_packed(path: str | os.PathLike[str]) -> Panel:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """What ``panel.json`` says, if it is one of ours."""
+    """Read ``panel.json``; one of something else, or of a newer format, is refused."""
     try:
         header = json.loads((path / HEADER).read_text(encoding="utf-8"))
     except ValueError as error:
@@ -129,12 +129,12 @@ def _check_arrays(path: Path, header: dict[str, Any], indptr: Array, columns: Ar
     if (len(indptr), len(columns), len(values)) != (rows + 1, entries, entries):
         raise InputError(f"{path} is damaged: its arrays do not have the lengths that {HEADER} says; pack it again")
     pieces = (indptr[first : first + _BLOCK + 1] for first in range(0, len(indptr), _BLOCK))
-    if indptr[0] != 0 or indptr[-1] != entries or any(np.any(one[1:] < one[:-1]) for one in pieces):
+    if indptr[0] != 0 or indptr[-1] != entries or any(np.any(piece[1:] < piece[:-1]) for piece in pieces):
         raise InputError(f"{path} is damaged: its row pointers do not rise from 0 to {entries:,}; pack it again")
 
 
 class StoredIds:
-    """Ids in an Arrow file: those asked for are read, all of them only when an array of them is wanted."""
+    """Ids in an Arrow file, which are read when they are indexed; all of them only for an array."""
 
     def __init__(self, path: Path) -> None:
         import pyarrow as pa
@@ -165,9 +165,9 @@ class StoredIds:
 
 
 class PackedWriter:
-    """A packed panel in the making, in a new folder: blocks of whole rows in their order, and then the header.
+    """Writes a packed panel to a new folder: blocks of whole rows in their order, and then the header.
 
-    ``column_ids`` is an Arrow array; that of the row ids' type is given by ``row_type``.
+    ``column_ids`` is an Arrow array; ``row_type`` is the Arrow type of the row ids.
     """
 
     def __init__(self, folder: Path, row_type: pa.DataType, column_ids: pa.Array) -> None:
@@ -198,12 +198,12 @@ class PackedWriter:
         self.n_entries += len(values)
 
     def close(self) -> None:
-        """Let go of the files, whole or not."""
+        """Close the files, whole or not."""
         for file in (self._indptr, self._columns, self._values, self._row_ids):
             file.close()
 
     def finish(self, source: Any = None) -> int:
-        """Write what is still to be written, and what the panel was made of; how many bytes there are."""
+        """Close the files and write the header, with what the panel was made of; returns the bytes of all files."""
         self.close()
         sizes = {file.name: file.stat().st_size for file in sorted(self._data.iterdir())}
         arrays = {"indptr": self._indptr, "columns": self._columns, "values": self._values}
@@ -271,9 +271,9 @@ def _arrow_ids(ids: Array) -> pa.Array:
 
 
 def publish(finished: Path, path: Path) -> None:
-    """Give a finished packed panel its place, or the place of the packed panel that is there.
+    """Rename a finished packed panel to ``path``, replacing the packed panel that is there.
 
-    Until the last rename the panel that was there is whole; so it can be stopped anywhere, and done again.
+    The old panel is whole until the last rename; so this can be stopped anywhere, and done again.
     """
     if not path.exists():
         os.rename(finished, path)

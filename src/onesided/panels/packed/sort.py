@@ -23,12 +23,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from onesided.errors import EXPECTED, InputError, counted
-from onesided.panels.csr import Duplicates, NonFinite, check_options, check_shape, compress
+from onesided.errors import InputError
+from onesided.panels.csr import check_shape, merge_entries
+from onesided.panels.packed.database import parquet_scan
 from onesided.panels.packed.format import HEADER, PackedWriter, is_packed, publish, read_header
-from onesided.panels.packed.resume import Bar, Workshop, scanned
-from onesided.panels.packed.scan import AXES, Read, check_values, place, read_tables, settled_kind, value_name
-from onesided.panels.table_files import Progress
+from onesided.panels.packed.resume import Bar, Passes, passes_to
+from onesided.panels.packed.scan import AXES, Entries, copy_tables
+from onesided.panels.refusals import Duplicates, Repeats, ValueRules
+from onesided.panels.table_files import Progress, TableColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +49,7 @@ class Packed:
     >>> with TemporaryDirectory() as folder:
     ...     table = Path(folder, "ratings.csv")
     ...     _ = table.write_text("user,film,stars\\n7,Alien,5\\n7,Brazil,3\\n9,Alien,2\\n9,Alien,4")
-    ...     packed = pack([table], Path(folder, "ratings.panel"), duplicates="last")
+    ...     packed = pack([table], Path(folder, "ratings.panel"), rules=ValueRules(duplicates="last"))
     >>> packed.rows, packed.columns, packed.entries, packed.lines_merged
     (2, 2, 3, 1)
     """
@@ -64,11 +66,8 @@ def pack(
     tables: Sequence[str | os.PathLike[str]],
     path: str | os.PathLike[str],
     *,
-    row: str | None = None,
-    column: str | None = None,
-    value: str | None = None,
-    duplicates: Duplicates = "refuse",
-    non_finite: NonFinite = "refuse",
+    columns: TableColumns | None = None,
+    rules: ValueRules | None = None,
     memory: int = 256,
     progress: Bar | None = None,
     note: Callable[[str], object] | None = None,
@@ -78,18 +77,30 @@ def pack(
     Parameters
     ----------
     tables : paths
-        Long tables as ``tables.stream_table`` reads them. A row id in several tables is one row. Ids are integers
+        Long tables as ``table_files.stream_table`` reads them. A row id in several tables is one row. Ids are integers
         if all tables write them as that.
     path : path
         The panel. A packed panel that is there is replaced once the new one is finished; nothing else is.
-    row, column, value, duplicates, non_finite
-        As for ``tables.stream_table`` and ``Panel.from_table``.
+    columns : TableColumns, optional
+        The names of the tables' columns; without it they are recognised.
+    rules : ValueRules, optional
+        What becomes of duplicates and of values that are not finite; without it both are refused.
     memory : int
         Megabytes for the sort; the process takes some 200 more.
     progress : function, optional
         Called with the title of each pass; yields, as a context, what is then called with how much of how much.
     note : function, optional
         Called with a sentence where an earlier run is continued, or passes of it are done again.
+
+    Returns
+    -------
+    Packed
+
+    Raises
+    ------
+    InputError
+        If the tables cannot be read or are refused (:mod:`onesided.panels.refusals`), if there is something else at
+        ``path``, or if another run is packing to it.
 
     Examples
     --------
@@ -102,19 +113,19 @@ def pack(
     ...     load_packed(panel).to_dense()  # one row, of two tables
     array([[5., 3.]], dtype=float32)
     """
-    check_options(duplicates, non_finite)
+    columns, rules = columns or TableColumns(), rules or ValueRules()
     sources, path, note = list(map(Path, tables)), Path(path), note or (lambda sentence: None)
     _check_paths(sources, path)
-    with Workshop.opened(path, memory, progress or (lambda title: nullcontext(lambda done, total: None)), note) as work:
-        read = read_tables(work, sources, {"row": row, "column": column, "value": value})
-        kinds = {axis: settled_kind(axis, read) for axis in AXES}
-        check_values(read, kinds, non_finite)
-        n_columns = _sort_columns(work, read, kinds)
-        _sort_entries(work, read, kinds, by_line=duplicates != "refuse")
-        packed = _write_panel(work, path, read, kinds, n_columns, duplicates)
-        if (work.folder / "panel" / HEADER).exists():  # not yet in its place
-            publish(work.folder / "panel", path)
-        work.finish()
+    bar = progress or (lambda title: nullcontext(lambda done, total: None))
+    with passes_to(path, memory, bar, note) as passes:
+        entries = copy_tables(passes, sources, columns)
+        entries.values.check(entries.where, rules.non_finite, location=entries.location)
+        n_columns = _sort_columns(passes, entries)
+        _sort_entries(passes, entries, by_line=rules.duplicates != "refuse")
+        packed = _write_panel(passes, path, entries, n_columns, rules.duplicates)
+        if (passes.folder / "panel" / HEADER).exists():  # not yet renamed
+            publish(passes.folder / "panel", path)
+        passes.notes.remove()
     return packed
 
 
@@ -136,89 +147,77 @@ def _as_kind(name: str, kind: str) -> str:
     return f"CAST({name} AS BIGINT)" if kind == "integers" else name
 
 
-def _sort_columns(work: Workshop, read: list[Read], kinds: dict[str, str]) -> int:
-    def do(target: Path, report: Progress) -> dict[str, Any]:
-        column_id = _as_kind("column_id", kinds["column"])
-        distinct = f"SELECT DISTINCT {column_id} AS id FROM {scanned(*(one.entries for one in read))}"
-        work.copy(f"SELECT id, row_number() OVER (ORDER BY id) - 1 AS code FROM ({distinct}) ORDER BY id", target)
-        ((count,),) = work.sql(f"SELECT count(*) FROM {scanned(target)}")
+def _sort_columns(passes: Passes, entries: Entries) -> int:
+    """Sort and number the distinct column ids; how many there are."""
+
+    def work(target: Path, report: Progress) -> dict[str, Any]:
+        column_id = _as_kind("column_id", entries.kinds["column"])
+        numbered = "SELECT id, row_number() OVER (ORDER BY id) - 1 AS code FROM"
+        passes.database.copy(f"{numbered} (SELECT DISTINCT {column_id} AS id FROM {entries.scan}) ORDER BY id", target)
+        ((count,),) = passes.database.run(f"SELECT count(*) FROM {parquet_scan(target)}")
         return {"columns": count}
 
-    depends = [[one.done.key for one in read], kinds]
-    found = work.once("columns.parquet", depends, "Sorting columns", do).found
-    return check_shape(1, found["columns"])[1]
+    sorted_columns = passes.once("columns.parquet", [entries.keys, entries.kinds], "Sorting columns", work)
+    return check_shape(1, sorted_columns.result["columns"])[1]
 
 
-def _sort_entries(work: Workshop, read: list[Read], kinds: dict[str, str], by_line: bool) -> None:
-    def do(target: Path, report: Progress) -> dict[str, Any]:
-        row_id, column_id = (_as_kind(f"{axis}_id", kinds[axis]) for axis in AXES)
-        work.copy(
-            f"SELECT {row_id} AS id, CAST(code AS INTEGER) AS code, value "
-            f"FROM {scanned(*(one.entries for one in read))} "
-            f"JOIN {scanned(work.folder / 'columns.parquet')} AS columns ON {column_id} = columns.id "
+def _sort_entries(passes: Passes, entries: Entries, by_line: bool) -> None:
+    def work(target: Path, report: Progress) -> dict[str, Any]:
+        row_id, column_id = (_as_kind(f"{axis}_id", entries.kinds[axis]) for axis in AXES)
+        passes.database.copy(
+            f"SELECT {row_id} AS id, CAST(code AS INTEGER) AS code, value FROM {entries.scan} "
+            f"JOIN {parquet_scan(passes.folder / 'columns.parquet')} AS columns ON {column_id} = columns.id "
             f"ORDER BY {row_id}{', line' if by_line else ''}",
             target,
         )
         return {}
 
-    work.once("sorted.parquet", [[one.done.key for one in read], kinds, by_line], "Sorting entries", do)
+    passes.once("sorted.parquet", [entries.keys, entries.kinds, by_line], "Sorting entries", work)
 
 
-def _write_panel(
-    work: Workshop, path: Path, read: list[Read], kinds: dict[str, str], n_columns: int, duplicates: Duplicates
-) -> Packed:
-    lines = sum(one.found["lines"] for one in read)
-    dropped = sum(one.found["infinite"] + one.found["missing"] for one in read)
-
-    def do(target: Path, report: Progress) -> dict[str, Any]:
+def _write_panel(passes: Passes, path: Path, entries: Entries, n_columns: int, duplicates: Duplicates) -> Packed:
+    def work(target: Path, report: Progress) -> dict[str, Any]:
         unfinished = target.with_suffix(".unfinished")
-        writer = _compress_blocks(work, unfinished, read, kinds, n_columns, duplicates, report)
+        writer = _compress_blocks(passes, unfinished, entries, n_columns, duplicates, report)
         size = writer.finish()
         os.rename(unfinished, target)
         shape = {"rows": writer.n_rows, "columns": n_columns, "entries": writer.n_entries}
         return {"packed": shape | {"bytes": size}, "folder": writer.name}
 
-    noted = work.finished.get("panel")
-    if noted and not (work.folder / "panel" / HEADER).exists() and not _in_place(path, noted["found"]["folder"]):
-        work.forget("panel")  # it was given its place, and taken from there
-    depends = [[one.done.key for one in read], kinds, duplicates]
-    found = work.once("panel", depends, "Packing", do).found["packed"]
-    return Packed(**found, lines_dropped=dropped, lines_merged=lines - dropped - found["entries"])
+    if "panel" in passes.notes and not (passes.folder / "panel" / HEADER).exists():
+        _, result = passes.notes["panel"]
+        if not _is_published(path, result["folder"]):
+            passes.forget("panel")  # it was renamed, and has been removed since
+    written = passes.once("panel", [entries.keys, entries.kinds, duplicates], "Packing", work).result["packed"]
+    dropped = entries.values.non_finite
+    return Packed(**written, lines_dropped=dropped, lines_merged=entries.lines - dropped - written["entries"])
 
 
-def _in_place(path: Path, folder: str) -> bool:
+def _is_published(path: Path, folder: str) -> bool:
     return is_packed(path) and read_header(path)["folder"] == folder
 
 
 def _compress_blocks(
-    work: Workshop,
-    folder: Path,
-    read: list[Read],
-    kinds: dict[str, str],
-    n_columns: int,
-    duplicates: Duplicates,
-    report: Progress,
+    passes: Passes, folder: Path, entries: Entries, n_columns: int, duplicates: Duplicates, report: Progress
 ) -> PackedWriter:
     import pyarrow.parquet as pq
 
-    column_ids = _as_large(pq.read_table(work.folder / "columns.parquet")["id"]).combine_chunks()
-    with pq.ParquetFile(work.folder / "sorted.parquet") as file:
+    column_ids = _as_large(pq.read_table(passes.folder / "columns.parquet")["id"]).combine_chunks()
+    rules = ValueRules(duplicates, "drop")  # had they to be refused, they would have been
+    with pq.ParquetFile(passes.folder / "sorted.parquet") as file:
         lines = file.metadata.num_rows
         writer: PackedWriter | None = None
         repeated, example, done = 0, None, 0
         try:
-            for block in _whole_rows(map(file.read_row_group, range(file.num_row_groups))):
-                ids, columns, values, starts = block
+            for ids, columns, values, starts in _whole_rows(map(file.read_row_group, range(file.num_row_groups))):
                 writer = writer or PackedWriter(folder, ids.type, column_ids)
                 rows = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(values)))
-                merge: Duplicates = "last" if duplicates == "refuse" else duplicates  # refused at the end, all counted
                 coded = (None, rows, len(starts)), (None, columns, n_columns)
-                compressed = compress(*coded, values, value_name(read), merge, "drop")
-                more = int(np.isfinite(values).sum()) - len(compressed[2])
-                if more and example is None and duplicates == "refuse":
-                    u, j = _first_repeated(rows, columns, np.isfinite(values))
-                    example = ids[u].as_py(), column_ids[j].as_py()
-                repeated += more
+                compressed, repeats = merge_entries(*coded, values, entries.where, rules)
+                if repeats:
+                    u, j = repeats.pair
+                    example = example or (ids[u].as_py(), column_ids[j].as_py())
+                    repeated += repeats.number
                 writer.append(ids, *compressed)
                 done += len(values)
                 report(done, lines)
@@ -226,9 +225,19 @@ def _compress_blocks(
             if writer:
                 writer.close()
     assert writer is not None
-    if example is not None:
-        raise _repeats(work, read, kinds, repeated, example)
+    if example and duplicates == "refuse":  # at the end, when all are counted
+        raise Repeats(repeated, example, _first_values(passes, entries, example)).refusal(entries.location)
     return writer
+
+
+def _first_values(passes: Passes, entries: Entries, pair: tuple[Any, Any]) -> tuple[float, float]:
+    """The first two values of a pair, in the order of lines."""
+    (first,), (second,) = passes.database.run(
+        f"SELECT value FROM {entries.scan} "
+        "WHERE row_id = ? AND column_id = ? AND isfinite(value) ORDER BY line LIMIT 2",
+        *map(str, pair),
+    )
+    return first, second
 
 
 def _as_large(ids: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -259,32 +268,7 @@ def _whole_rows(groups: Iterable[pa.Table]) -> Iterator[_Block]:
     enough = BLOCK_LINES
     for group in groups:
         held.append(group)
-        if sum(one.num_rows for one in held) >= enough:
+        if sum(part.num_rows for part in held) >= enough:
             held = [(yield from cut(pa.concat_tables(held), False))]
-            enough = BLOCK_LINES + 2 * held[0].num_rows  # else a very long row would be looked at too often
+            enough = BLOCK_LINES + 2 * held[0].num_rows  # else a very long row would be cut again too often
     yield from cut(pa.concat_tables(held), True)
-
-
-def _first_repeated(rows: Array, columns: Array, finite: Array) -> tuple[int, int]:
-    rows, columns = rows[finite], columns[finite]
-    order = np.lexsort((columns, rows))
-    rows, columns = rows[order], columns[order]
-    k = int(np.argmax((rows[1:] == rows[:-1]) & (columns[1:] == columns[:-1])))
-    return int(rows[k]), int(columns[k])
-
-
-def _repeats(
-    work: Workshop, read: list[Read], kinds: dict[str, str], count: int, example: tuple[Any, Any]
-) -> InputError:
-    (first,), (second,) = work.sql(
-        f"SELECT value FROM {scanned(*(one.entries for one in read))} "
-        "WHERE row_id = ? AND column_id = ? AND isfinite(value) ORDER BY line LIMIT 2",
-        *map(str, example),
-    )
-    return InputError(
-        f"{counted(count, 'entry repeats', 'entries repeat')} an earlier (row, column) pair, "
-        f"for example {place(example, kinds)} with values {first:g} and {second:g}; "
-        f"say how to merge them: {EXPECTED}",
-        option="duplicates",
-        expected=["mean", "sum", "last"],
-    )

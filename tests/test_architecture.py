@@ -34,6 +34,8 @@ ROOMS = [
     "cli",
 ]
 LARGEST_HALL = 22  # entries of the package, __init__.py included
+LONGEST_MODULE, LONGEST_ESTIMATOR = 450, 350  # lines; kernels have no such limit
+MOST_ARGUMENTS = 8  # of a function outside kernels, beside self; constructors aside
 
 
 def room(path):
@@ -74,6 +76,30 @@ def test_imports_go_upwards(path):
 def test_the_hall_is_small():
     entries = {path.name for path in SOURCE.iterdir()} - {"__pycache__", "py.typed"}
     assert len(entries) <= LARGEST_HALL
+
+
+@pytest.mark.parametrize("name", [name for name in ROOMS if (SOURCE / name).is_dir()])
+def test_every_room_says_what_lives_there_and_what_it_may_import(name):
+    said = ast.get_docstring(ast.parse((SOURCE / name / "__init__.py").read_text(encoding="utf-8"))) or ""
+    assert len(said.splitlines()) >= 3
+    assert "import" in said
+
+
+def arguments(function):
+    every = function.args.posonlyargs + function.args.args + function.args.kwonlyargs
+    named = [argument.arg for argument in every if argument.arg not in ("self", "cls")]
+    return named + [argument.arg for argument in (function.args.vararg, function.args.kwarg) if argument]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if room(path) != "kernels"], ids=lambda path: str(path.relative_to(SOURCE))
+)
+def test_modules_and_signatures_are_short(path):
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= (LONGEST_ESTIMATOR if room(path) == "estimators" else LONGEST_MODULE)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and node.name != "__init__":
+            assert len(arguments(node)) <= MOST_ARGUMENTS, f"{node.name} takes {arguments(node)}"
 
 
 def test_no_room_without_a_purpose():

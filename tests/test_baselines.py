@@ -499,10 +499,10 @@ def test_the_convex_program_is_solved(monkeypatch, d, penalty, dense):
         monkeypatch.setattr(proximal, "MANY", 1)
     moments = PairMoments.from_panel(random_panel(1, n=60, d=d, low=3, high=10))
     T, on = (moments.to_matrix(one).toarray() for one in (hajek(moments), np.ones(moments.n_pairs)))
-    settings = {"tol": 1e-11, "max_iterations": 20_000, "max_rank": d, "rng": np.random.default_rng(0)}
+    limits, rng = proximal.Limits(tol=1e-11, max_iterations=20_000, max_rank=d), np.random.default_rng(0)
     for full in (20, 0):  # as a dense matrix, and pair by pair
         monkeypatch.setattr(proximal, "FULL", full)
-        found = proximal.solve(proximal.PairTarget.of(moments), penalty, proximal.Solution.nothing(d), **settings)
+        found = proximal.solve(proximal.PairTarget.of(moments), penalty, proximal.Solution.nothing(d), limits, rng)
         Z = found.Z.to_dense()
         np.testing.assert_allclose(Z, convex_by_definition(T, on, penalty), atol=1e-5)
         assert found.history[-1] == pytest.approx(

@@ -9,6 +9,9 @@
 ``ColumnMeans``            T = μμᵀ
 ``Constant``               one number for all of T
 =========================  =======================================================================================
+
+They share the estimators' base and hold a row space like them. What they are compared by is in ``experiments``. They
+may import from every room up to ``estimators``.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ least squares on the top eigenpairs.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -19,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from onesided.baselines.nuclear_norm import PairBaseline
 from onesided.baselines.penalty_path import Auto, PenaltyChosen, best_penalty, counting, held_out
-from onesided.baselines.proximal import PairTarget, Solution, solve
+from onesided.baselines.proximal import Limits, PairTarget, Solution, solve
 from onesided.engines.threads import single_blas_thread
 from onesided.estimators.base import generator, warn_of_parts
 from onesided.estimators.parameters import Interval, StrOptions
@@ -118,14 +119,13 @@ class ConvexNuclearNorm(PenaltyChosen, PairBaseline):
         rng = generator(self.random_state)
         with single_blas_thread():
             target = PairTarget.of(PairMoments.from_panel(panel))
-            limits: dict[str, Any] = {"max_iterations": self.max_iterations, "max_rank": self.max_rank}
-            limits |= {"rng": rng, "progress": counting(progress)}
+            limits, report = Limits(self.tol, self.max_iterations, self.max_rank), counting(progress)
             start = Solution.nothing(panel.n_columns)
             if self.penalty == "auto":
-                self.penalty_, start = self._choose(target, limits)
+                self.penalty_, start = self._choose(target, limits, rng, report)
             else:
                 self.penalty_ = float(self.penalty)
-            found = solve(target, self.penalty_, start, tol=self.tol, **limits)
+            found = solve(target, self.penalty_, start, limits, rng, progress=report)
             self.spectrum_ = found.Z.values
             up = np.argsort(-found.Z.values, kind="stable")[: int(np.sum(found.Z.values > 0))]
             factor = found.Z.vectors[:, up] * np.sqrt(found.Z.values[up])
@@ -145,19 +145,21 @@ class ConvexNuclearNorm(PenaltyChosen, PairBaseline):
             return f"Z was cut off at max_rank={self.max_rank} eigenpairs; raise max_rank or the penalty"
         return ""
 
-    def _choose(self, target: PairTarget, limits: dict[str, Any]) -> tuple[float, Solution]:
+    def _choose(
+        self, target: PairTarget, limits: Limits, rng: np.random.Generator, report: Callable[[float], None]
+    ) -> tuple[float, Solution]:
         """The penalty that predicts held-out pairs best, and the solution there to start from."""
         off = np.flatnonzero(target.off_diagonal)
         hidden = np.zeros(len(target.columns), dtype=bool)
-        hidden[off] = held_out(len(off), limits["rng"])
+        hidden[off] = held_out(len(off), rng)
         shown, other = target.split(hidden)
         last, solutions = Solution.nothing(target.n_columns), dict[float, Solution]()
 
-        cut_off = False
+        coarse, cut_off = limits._replace(tol=max(self.tol, COARSE)), False
 
         def error(penalty: float) -> float | None:
             nonlocal last, cut_off
-            last = solve(shown, penalty, last, tol=max(self.tol, COARSE), stop_at_max_rank=True, **limits)
+            last = solve(shown, penalty, last, coarse, rng, stop_at_max_rank=True, progress=report)
             if last.Z.rank == self.max_rank < target.n_columns:
                 cut_off = True
                 return None
@@ -168,7 +170,7 @@ class ConvexNuclearNorm(PenaltyChosen, PairBaseline):
         operator = LinearOperator(
             (d, d), matvec=lambda v: shown.product(shown.target, v.reshape(d, -1)).ravel(), dtype=np.float64
         )
-        largest = max(float(top_eigenpairs(operator, 1, limits["rng"])[0][0]), 0.0)
+        largest = max(float(top_eigenpairs(operator, 1, rng)[0][0]), 0.0)
         best = best_penalty(largest, error)
         if cut_off and best <= min(solutions, default=best):  # the error was still falling
             warnings.warn(

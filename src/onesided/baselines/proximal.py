@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -149,27 +149,34 @@ class Solution:
         return cls(LowRank.zero(d), np.zeros((d, 0)), (), np.inf)
 
 
+class Limits(NamedTuple):
+    """Where steps end: at a change of Z, as a share of it, or after so many; and how many eigenpairs Z may have."""
+
+    tol: float
+    max_iterations: int
+    max_rank: int
+
+
 def solve(
     target: PairTarget,
     penalty: float,
     start: Solution,
-    *,
-    tol: float,
-    max_iterations: int,
-    max_rank: int,
+    limits: Limits,
     rng: np.random.Generator,
+    *,
     stop_at_max_rank: bool = False,
     progress: Callable[[float], None] = lambda value: None,
 ) -> Solution:
     """Steps until one changes Z by less than ``tol`` of it, in Frobenius norm; no more than ``max_rank`` pairs.
 
     >>> target = PairTarget(np.array([0, 2, 3]), np.array([0, 1, 1]), np.array([2.0, 1.0, 2.0]))
-    >>> rng, start = np.random.default_rng(0), Solution.nothing(2)
-    >>> found = solve(target, 0.5, start, tol=1e-9, max_iterations=99, max_rank=2, rng=rng)
-    >>> found.Z.to_dense().round(6)  # eigenvalues 3 and 1, less 0.5
+    >>> limits = Limits(tol=1e-9, max_iterations=99, max_rank=2)
+    >>> solution = solve(target, 0.5, Solution.nothing(2), limits, np.random.default_rng(0))
+    >>> solution.Z.to_dense().round(6)  # eigenvalues 3 and 1, less 0.5
     array([[1.5, 1. ],
            [1. , 1.5]])
     """
+    tol, max_iterations, max_rank = limits
     Z, last, guess = start.Z, start.Z, start.guess
     on = last_on = target.at(Z)
     history, change, momentum = [target.loss(on) + penalty * float(np.sum(np.abs(Z.values)))], np.inf, 1.0

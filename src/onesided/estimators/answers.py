@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import cached_property
 from numbers import Integral
+from os import PathLike
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from onesided.engines.placement import WORTH, explaining_gpu_memory, placed
+from onesided.engines.placement import WORTH, explaining_gpu_memory, placed, read_on_cluster
 from onesided.errors import InputError
 from onesided.estimators.base import OneSidedEstimator, Unknown, generator
 from onesided.fitting.bootstrap import Replicated, bootstrap
@@ -79,6 +80,17 @@ class AnsweringEstimator(OneSidedEstimator):
         """
         check_is_fitted(self)
         return self.row_space_.covariance(self.second_moment_.panel)
+
+    def _read(self, X: Any, *, reset: bool) -> PanelLike:
+        is_path, is_dataset = isinstance(X, (str, PathLike)), type(X).__module__.startswith("ray.data")
+        if (is_path or is_dataset) and self.engine == "ray":
+            return read_on_cluster(X, device=self.device)
+        if is_path or is_dataset:
+            raise InputError(
+                f"found {'the path ' + str(X) if is_path else 'a dataset of Ray'}, which engine='ray' reads; with "
+                "engine='local' give a panel: PanelLike.from_table of a table, load_packed of a packed panel"
+            )
+        return super()._read(X, reset=reset)
 
     def _read_for_use(self, X: Any, unknown: Unknown = "refuse") -> PanelLike:
         panel = super()._read_for_use(X, unknown)

@@ -35,7 +35,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from onesided.engines.engine import engine_for
-from onesided.engines.placement import explaining_gpu_memory, placed, read_on_cluster
+from onesided.engines.placement import explaining_gpu_memory, placed
 from onesided.errors import InputError
 from onesided.estimators.answers import AnsweringEstimator
 from onesided.estimators.base import generator, warn_of_parts
@@ -281,7 +281,6 @@ class OneSidedCompletion(AnsweringEstimator):
         checkpoint = Checkpoint.of(folder, partial(fingerprint, there), self.get_params())
         outcome = fit(there, options, rng, progress=progress, checkpoint=checkpoint)
         self._keep(outcome, there.at_home(), there)
-        warn_of_parts(self.measured_)
 
     def _fit_privately(
         self, panel: PanelLike, privacy: Privacy, progress: Progress | None, folder: str | PathLike[str] | None
@@ -296,22 +295,22 @@ class OneSidedCompletion(AnsweringEstimator):
         self.n_features_in_ = admitted.n_columns
         if hasattr(self, "feature_names_in_"):  # those that the rows have; ids are those of the plan
             del self.feature_names_in_
-        self._keep(outcome, None, admitted.at_home(), account)
+        self._keep(outcome, None, None, account)
 
     def _options(self) -> Options:
         return Options(**{name: getattr(self, name) for name in Options.__dataclass_fields__})
 
     def _keep(
-        self, outcome: Outcome, panel: PanelLike | None, there: PanelLike, account: Account | None = None
+        self, outcome: Outcome, panel: PanelLike | None, there: PanelLike | None, account: Account | None = None
     ) -> None:
-        """Hold what a fit has found; the loadings are turned to their axes where its passes ran."""
+        """Hold what a fit has found; ``there`` is the panel where its passes ran."""
         chosen = outcome.setting
         self.rank_, self.center_, self.diagonal_ = chosen.rank, chosen.center, chosen.diagonal
         self.selection_: Selection | None = outcome.selection
         self.solve_, self.refinement_ = outcome.fit.solve, outcome.fit.refinement
         self.privacy_: Account | None = account
-        space = replace(outcome.fit.row_space, measurement_noise=self.noise_variance)
-        self._hold(space, panel, there)
+        self._hold(replace(outcome.fit.row_space, measurement_noise=self.noise_variance), panel, there)
+        warn_of_parts(self.measured_)
 
     def _hold(self, space: RowSpace, panel: PanelLike | None, there: PanelLike | None = None) -> None:
         self.row_space_ = space
@@ -326,24 +325,9 @@ class OneSidedCompletion(AnsweringEstimator):
         1
         """
         check_is_fitted(self)
-        return replace(
-            self._options().setting(self.row_space_.n_columns),
-            rank=self.rank_,
-            center=self.center_,
-            diagonal=self.diagonal_,
-            refined=self.refinement_ is not None,
-        )
-
-    def _read(self, X: Any, *, reset: bool) -> PanelLike:
-        is_path, is_dataset = isinstance(X, (str, PathLike)), type(X).__module__.startswith("ray.data")
-        if (is_path or is_dataset) and self.engine == "ray":
-            return read_on_cluster(X, device=self.device)
-        if is_path or is_dataset:
-            raise InputError(
-                f"found {'the path ' + str(X) if is_path else 'a dataset of Ray'}, which engine='ray' reads; with "
-                "engine='local' give a panel: PanelLike.from_table of a table, load_packed of a packed panel"
-            )
-        return super()._read(X, reset=reset)
+        chosen = {name: getattr(self, f"{name}_") for name in ("rank", "center", "diagonal")}
+        refined = self.refinement_ is not None
+        return replace(self._options().setting(self.row_space_.n_columns), **chosen, refined=refined)
 
     def _fitted_settings(self) -> dict[str, Any]:
         if self.privacy is not None and self.privacy_ is None:

@@ -1,6 +1,9 @@
 """Every experiment of the paper, one small file each, by name.
 
-``NOT_EXPERIMENTS`` are the tables, figures and statements of the paper that measure nothing.
+An experiment states its cells, what is measured in each, what the paper printed and what is expected; ``experiment``
+runs them and goes on where it was stopped, ``page`` writes the records down. Methods live in ``estimators`` and
+``baselines``. The room may import from every other but ``report`` and ``cli``. ``NOT_EXPERIMENTS`` are the tables,
+figures and statements of the paper that measure nothing.
 """
 
 from __future__ import annotations

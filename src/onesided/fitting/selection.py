@@ -117,7 +117,14 @@ class Selection:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What is left open: the ranks to try, None where the rank is given; likewise centers and diagonals, or none."""
+    """What is left open: the ranks to try, None where the rank is given; likewise centers and diagonals, or none.
+
+    >>> from onesided import synthetic
+    >>> panel = synthetic.sample_fixed(synthetic.noisy_mixture(500, 20, 2, sigma=0.5, rng=0), 6, rng=1)
+    >>> chosen = select(panel, Setting(1), Candidates(centers=("columns", "both"))).setting
+    >>> chosen.rank, chosen.center
+    (1, 'columns')
+    """
 
     ranks: tuple[int, ...] | None = None
     centers: tuple[Center, ...] = ()

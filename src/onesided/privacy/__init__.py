@@ -12,7 +12,9 @@ central     all pair sums and counts, once                         up to some hu
 local       every value, before it leaves its owner                where the one who fits must not see values
 ==========  =====================================================  ===========================================
 
-Measured accuracy, and from how many rows each begins to be useful: ``docs/privacy.md``.
+Measured accuracy, and from how many rows each begins to be useful: ``docs/privacy.md``. ``fit`` makes a private fit;
+only ``curator`` sees rows, and what is not one of its answers does not leave it. The room may import fitting, model,
+pairs and what comes before them.
 """
 
 from __future__ import annotations

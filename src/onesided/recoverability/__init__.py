@@ -45,7 +45,10 @@ rank is rougher: rows were doubled until the rank was found, which took 0.4 to 3
 196 panels by which the formula was chosen; 0.9 at the median); for 136 more, 16 times the rows were not enough.
 
 A supported direction is one that the sums of products show by themselves. A larger rank may still predict better, as
-weaker directions are found in part: choose a rank for prediction on held-out rows.
+weaker directions are found in part: choose a rank for prediction on held-out rows (``fitting.selection``).
+
+``inspection`` measures, ``chance`` is the spectrum of random signs, ``findings`` what is reported. The room may import
+fitting, pairs and what comes before them.
 """
 
 from __future__ import annotations

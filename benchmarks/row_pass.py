@@ -22,6 +22,7 @@ from onesided import Panel
 from onesided.engines.threads import THREADS_VARIABLE, single_blas_thread
 from onesided.fitting.objective.rows import RowObjective
 from onesided.kernels import cpu
+from onesided.kernels.bundles import Rows
 
 RANKS = (10, 16, 20, 32, 40)
 TURNS = 7
@@ -44,7 +45,7 @@ def short_rows(per_row: int, rng: np.random.Generator, entries: int = 3_000_000)
 
 
 def panel_of(columns: list[np.ndarray], rng: np.random.Generator) -> Panel:
-    indptr = np.concatenate([[0], np.cumsum([len(one) for one in columns])])
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in columns])])
     values = rng.normal(size=indptr[-1]).astype(np.float32)
     return Panel(indptr, np.concatenate(columns).astype(np.int32), values, D)
 
@@ -82,8 +83,8 @@ def main() -> None:
             objective = RowObjective(panel)
             for rank in RANKS:
                 X = rng.normal(size=(D, rank)).astype(np.float32)
-                rows = (panel.indptr, panel.columns, panel.values, panel.row_weights)
-                arguments = (*rows, 1.0, cpu.lines(X, np.zeros(D), np.float32))
+                rows = Rows.of(panel.indptr, panel.columns, panel.values, panel.row_weights)
+                arguments = (rows, 1.0, cpu.lines(X, np.zeros(D), np.float32))
                 alone, multiply, one, two = medians(
                     lambda arguments=arguments: cpu.row_pass(*arguments),
                     lambda: square @ square,

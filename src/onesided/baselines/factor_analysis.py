@@ -19,12 +19,12 @@ from sklearn.utils._param_validation import Interval
 
 from onesided.baselines.baseline import Baseline
 from onesided.engines.cpu import chunks
-from onesided.engines.engine import Sums
 from onesided.engines.threads import single_blas_thread
 from onesided.estimators.base import generator, warn_of_parts, with_weights_as_counts
 from onesided.fitting.moment_solution import check_fittable, noise_variance
 from onesided.fitting.refinement import Rows
 from onesided.fitting.solvers.result import Progress, SolveResult
+from onesided.kernels.bundles import Sums
 from onesided.kernels.reference import from_half
 from onesided.model.axes import principal_axes
 from onesided.model.imputation import BestLinearPredictor
@@ -137,10 +137,10 @@ class FactorAnalysisEM(Baseline):
 
 
 def _expected(rows: Rows, mean: Array, loadings: Array, noise: Array) -> Sums:
-    """What rows tell about columns, given the columns."""
+    """The columns' sufficient statistics, given the columns."""
     d, k = loadings.shape
-    known = np.zeros((d, (k + 1) * (k + 2) // 2))  # up to a covariance of zero
-    return rows.engine.posterior_sums(rows.engine.known(mean, loadings, noise, known, unit=rows.unit))
+    certain = np.zeros((d, (k + 1) * (k + 2) // 2))  # a covariance of zero
+    return rows.engine.posterior_sums(rows.engine.prepare_columns(mean, loadings, noise, certain, unit=rows.unit))
 
 
 def _maximised(sums: Sums, rows: Rows, noise: Array, least: float) -> tuple[Array, Array, Array]:

@@ -39,6 +39,7 @@ from onesided.engines.engine import Engine, engine_for
 from onesided.engines.threads import cut, in_order
 from onesided.errors import InputError
 from onesided.kernels import cpu
+from onesided.kernels.bundles import Columns
 from onesided.kernels.reference import from_half
 from onesided.model.row_space import RowSpace
 from onesided.model.shrinkage import GroupVariances, shrinkage, shrunk
@@ -210,7 +211,7 @@ class BestLinearPredictor:
         The log score, e², e²/s², its square, and the overlap (:func:`onesided.kernels.reference.leave_one_out`).
         """
         engine = engine_for(panel, weights)
-        return host(engine.leave_one_out(self._known(engine)))
+        return host(engine.leave_one_out(self._prepared(engine)))
 
     def learn_row_noise(self, panel: Panel) -> RowNoise:
         """How the rows of a panel differ, those that were fitted."""
@@ -221,7 +222,7 @@ class BestLinearPredictor:
         engine = engine_for(panel)
         counting = panel.row_weights > 0
         weights, counts = (engine.array(one[counting]) for one in (panel.row_weights, panel.row_counts))
-        _, _, sums, squares, overlap = engine.leave_one_out(self._known(engine)).T
+        _, _, sums, squares, overlap = engine.leave_one_out(self._prepared(engine)).T
         return np.asarray(GroupVariances.of(sums, squares, counts, overlap=overlap, weights=weights).sums)
 
     def _scales(self, panel: Panel) -> Array:
@@ -231,20 +232,20 @@ class BestLinearPredictor:
         _, _, sums, _, overlap = self.leave_one_out(panel, np.ones(panel.n_rows)).T
         return np.sqrt(self.row_noise.scales(sums, panel.row_counts, overlap))
 
-    def _known(self, engine: Engine) -> Any:
+    def _prepared(self, engine: Engine) -> Columns:
         """The columns where an engine works, brought there once.
 
         In double precision: where an entry all but settles its own prediction, 1 − h is a small difference.
         """
-        if engine.where not in self._brought:
+        if engine.device_key not in self._brought:
             self._brought.clear()
             mean, loadings, noise = map(engine.array, (self.mean, self.loadings, self.noise_variance))
             spread = None if self.spread is None else engine.array(self.spread)
-            self._brought[engine.where] = engine.known(mean, loadings, noise, spread, exact=True)
-        return self._brought[engine.where]
+            self._brought[engine.device_key] = engine.prepare_columns(mean, loadings, noise, spread, exact=True)
+        return self._brought[engine.device_key]
 
     @cached_property
-    def _brought(self) -> dict[Any, Any]:
+    def _brought(self) -> dict[Any, Columns]:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -253,7 +254,7 @@ class BestLinearPredictor:
     def _solve(self, panel: Panel, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
         def solve(rows: Panel) -> list[tuple[Array, ...]]:
             engine = engine_for(rows)
-            full = (from_half(halves) for halves in engine.row_posteriors(self._known(engine)))
+            full = (from_half(halves) for halves in engine.row_posteriors(self._prepared(engine)))
             return [keep(one[:, 0, 1:].copy(), one[:, 1:, 1:].copy()) for one in full]
 
         parts = [part for _, _, found in panel.by_shards(solve) for part in found]

@@ -85,7 +85,7 @@ def main() -> None:
                 X = rng.normal(size=(D, rank)).astype(np.float32)
                 rows = Rows.of(panel.indptr, panel.columns, panel.values, panel.row_weights)
                 arguments = (rows, 1.0, cpu.lines(X, np.zeros(D), np.float32))
-                alone, multiply, one, two = medians(
+                alone, multiply, single, double = medians(
                     lambda arguments=arguments: cpu.row_pass(*arguments),
                     lambda: square @ square,
                     on_threads(1, lambda objective=objective, X=X: objective.value_and_gradient(X)),
@@ -95,7 +95,8 @@ def main() -> None:
                 share = (4 * rank**2 + 4 * rank) * panel.n_entries / alone / peak
                 speed = panel.n_entries / alone / 1e6
                 print(
-                    f"| {name} | {rank} | {speed:.0f} | {share:.0%} | {peak / 1e9:.0f} | {one / two:.2f} |", flush=True
+                    f"| {name} | {rank} | {speed:.0f} | {share:.0%} | {peak / 1e9:.0f} | {single / double:.2f} |",
+                    flush=True,
                 )
 
 

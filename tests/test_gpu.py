@@ -76,9 +76,9 @@ def test_rows_are_those_of_the_panel_longest_first(panel, dtype):
     assert np.all(np.diff(lengths) <= 0)
     np.testing.assert_array_equal(lengths, np.diff(indptr)[order])
     kept = [slice(indptr[u], indptr[u + 1]) for u in order]
-    np.testing.assert_array_equal(rows.columns.cpu().numpy(), np.concatenate([columns[one] for one in kept]))
+    np.testing.assert_array_equal(rows.columns.cpu().numpy(), np.concatenate([columns[row] for row in kept]))
     np.testing.assert_array_equal(
-        rows.values.cpu().numpy(), np.concatenate([values[one] for one in kept]).astype(dtype)
+        rows.values.cpu().numpy(), np.concatenate([values[row] for row in kept]).astype(dtype)
     )
 
 
@@ -146,7 +146,7 @@ def test_sums_of_lines(path, width, longest, monkeypatch):
         each = source[lines] if lines is not None else source
         each = each * weighed[:, None] if weighed is not None else each
         expected = np.array([each[a:b].sum(axis=0) for a, b in pairwise(pointers)])
-        given = [None if one is None else brought(one) for one in (lines, weighed)]
+        given = [None if array is None else brought(array) for array in (lines, weighed)]
         close(gpu.sum_of_lines(over, brought(source), *given), expected, np.float64)
 
 
@@ -237,8 +237,8 @@ def test_column_posterior(path, r):
     fixed = np.where(free, 0.0, rng.normal(size=(d, r + 1)))
     prior, linear = 2 * np.eye(r + 1), rng.normal(size=(d, r + 1))
     sums, given = (second, first, squares), (fixed, free, precision, prior, linear)
-    found = gpu.column_posterior(Sums(*map(brought, sums), None), *map(brought, given))
-    for actual, expected in zip(found, reference.column_posterior(Sums(*sums, None), *given), strict=True):
+    solved = gpu.column_posterior(Sums(*map(brought, sums), None), *map(brought, given))
+    for actual, expected in zip(solved, reference.column_posterior(Sums(*sums, None), *given), strict=True):
         close(actual, expected, np.float64)
 
 

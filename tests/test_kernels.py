@@ -85,12 +85,12 @@ def test_group(panel, dtype):
     carried = np.arange(len(columns)), values.astype(dtype)
     counts = cpu.key_counts(columns, d)
     np.testing.assert_array_equal(counts, reference.key_counts(columns, d))
-    found = []
+    results = []
     for kernels in (cpu, reference):
         free = np.concatenate([[0], np.cumsum(counts)[:-1]])
-        found.append((free, np.empty_like(carried[0]), np.empty_like(carried[1])))
-        kernels.group(columns, *carried, *found[-1])
-    for actual, expected in zip(*found, strict=True):
+        results.append((free, np.empty_like(carried[0]), np.empty_like(carried[1])))
+        kernels.group(columns, *carried, *results[-1])
+    for actual, expected in zip(*results, strict=True):
         np.testing.assert_array_equal(actual, expected)
 
 
@@ -108,8 +108,8 @@ def test_group(panel, dtype):
     ],
 )
 def test_read_integers(strings):
-    written = [one.encode() for one in ["12", *strings, "34"]]
-    starts = np.concatenate([[0], np.cumsum([len(one) for one in written])]).astype(np.int32)
+    written = [string.encode() for string in ["12", *strings, "34"]]
+    starts = np.concatenate([[0], np.cumsum([len(string) for string in written])]).astype(np.int32)
     characters = np.frombuffer(b"".join(written), np.uint8)
     actual, expected = np.empty(len(written), np.int64), np.empty(len(written), np.int64)
     plain = reference.read_integers(starts, characters, expected)
@@ -168,10 +168,10 @@ def test_pair_moments(panel, dtype, weighted):
     expected = pair_moments(reference, panel, dtype, weighted, [(0, d)])
     for blocks in ([(0, d)], [(d // 2, d), (0, d // 2)]):
         actual = pair_moments(pairs, panel, dtype, weighted, blocks)
-        for one, other in zip(actual[:3], expected[:3], strict=True):
-            np.testing.assert_array_equal(one, other)
-        for one, other in zip(actual[3:], expected[3:], strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+        for fast, plain in zip(actual[:3], expected[:3], strict=True):
+            np.testing.assert_array_equal(fast, plain)
+        for fast, plain in zip(actual[3:], expected[3:], strict=True):
+            np.testing.assert_allclose(fast, plain, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("entries", [3, 40, 900], ids=["listed and sorted", "read from bits", "read from end to end"])
@@ -184,8 +184,8 @@ def test_lines_of_every_fullness(entries):
     lengths = np.diff(actual[0])[np.flatnonzero(np.diff(actual[0]))[0]], d - np.flatnonzero(np.diff(actual[0]))[0]
     full, few = lengths[0] * pairs.FULL > lengths[1], lengths[0] * pairs.FEW < lengths[1] >> 6
     assert (full, few) == (entries == 900, entries == 3)
-    for one, other in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    for fast, plain in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(fast, plain, rtol=1e-12, atol=1e-12)
 
 
 def test_a_pair_whose_products_cancel_is_still_a_pair():
@@ -198,9 +198,9 @@ def test_find_pairs(panel):
     d = panel[-1]
     pointers, columns, *_ = pair_moments(reference, panel, np.float64, False, [(0, d)])
     first, second = np.triu_indices(d)
-    found = pairs.find_pairs(pointers, columns, first, second)
-    np.testing.assert_array_equal(found, reference.find_pairs(pointers, columns, first, second))
-    assert np.count_nonzero(found >= 0) == len(columns)
+    positions = pairs.find_pairs(pointers, columns, first, second)
+    np.testing.assert_array_equal(positions, reference.find_pairs(pointers, columns, first, second))
+    assert np.count_nonzero(positions >= 0) == len(columns)
 
 
 @pytest.mark.parametrize("r", [*RANKS, 7, 8, 16, 19, 32])  # one to four pieces, and several times four
@@ -263,14 +263,14 @@ def test_lines_hold_an_effect_first(dtype):
 
 def test_first_values(panel, dtype):
     arguments = (rows_of(panel, dtype), panel[-1])
-    for one, other in zip(cpu.first_values(*arguments), reference.first_values(*arguments), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for fast, plain in zip(cpu.first_values(*arguments), reference.first_values(*arguments), strict=True):
+        np.testing.assert_array_equal(fast, plain)
 
 
 def test_column_sums(panel, dtype):
     arguments = (rows_of(panel, dtype), np.linspace(-1, 1, panel[-1]), 1.3)
-    for one, other in zip(cpu.column_sums(*arguments), reference.column_sums(*arguments), strict=True):
-        close(one, other, np.float64)
+    for fast, plain in zip(cpu.column_sums(*arguments), reference.column_sums(*arguments), strict=True):
+        close(fast, plain, np.float64)
 
 
 @pytest.mark.parametrize("r", RANKS)
@@ -402,8 +402,8 @@ def test_column_posterior(r, free):
     linear = rng.normal(size=(d, K))
     sums = Sums(reference.to_half(moments), first, squares, np.zeros(0))
     arguments = (sums, fixed, mask, rng.uniform(0.5, 2, size=d), prior, linear)
-    for one, other in zip(posterior.column_posterior(*arguments), reference.column_posterior(*arguments), strict=True):
-        close(one, other, np.float64)
+    for fast, plain in zip(posterior.column_posterior(*arguments), reference.column_posterior(*arguments), strict=True):
+        close(fast, plain, np.float64)
 
 
 @pytest.mark.parametrize("r", [0, *RANKS])
@@ -505,12 +505,12 @@ def test_blocks_of_rows_add_up(dtype):
 def test_entry_pass(panel, dtype, rank):
     rows = rows_of(panel, dtype)
     factors = [cpu.padded(factor(size, rank, np.float64)) for size in (len(rows.starts), panel[-1])]
-    found = []
+    results = []
     for kernels in (factorization, reference):
         GX = np.full_like(factors[0], np.nan)
         loss, GY = kernels.entry_pass(rows, *factors, GX)
-        found.append((loss, GX, GY))
-    for actual, expected in zip(*found, strict=True):
+        results.append((loss, GX, GY))
+    for actual, expected in zip(*results, strict=True):
         close(actual, expected, np.float64)
 
 
@@ -518,14 +518,14 @@ def test_entry_pass(panel, dtype, rank):
 def test_pair_values_and_products(panel, rank):
     d = panel[-1]
     pointers, columns, *_ = pair_moments(reference, panel, np.float64, False, [(0, d)])
-    left, right = (cpu.padded(one) for one in (factor(d, rank, np.float64), factor(d, rank, np.float64)[::-1]))
+    left, right = (cpu.padded(X) for X in (factor(d, rank, np.float64), factor(d, rank, np.float64)[::-1]))
     first = d // 3
-    block, found = (first, pointers[first:], columns), []
+    block, results = (first, pointers[first:], columns), []
     for kernels in (factorization, reference):
         values = np.ones(len(columns))  # those of other blocks stay
         kernels.pair_values(*block, left, right, values)
-        found.append((values, kernels.pair_product(*block, values, right)))
-    for actual, expected in zip(*found, strict=True):
+        results.append((values, kernels.pair_product(*block, values, right)))
+    for actual, expected in zip(*results, strict=True):
         close(actual, expected, np.float64)
 
 

@@ -69,7 +69,7 @@ _limit = _BlasLimit()
 
 
 def single_blas_thread() -> AbstractContextManager[None]:
-    """Hold BLAS to one thread: for repeatable sums, and because our own threads fill the cores."""
+    """Hold BLAS to one thread: for repeatable sums, and because our threads fill the cores."""
     return _limit.hold()
 
 

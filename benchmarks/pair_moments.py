@@ -64,11 +64,11 @@ def skewed() -> Panel:
     rng = np.random.default_rng(0)
     popularity, order = 1 / np.arange(1, COLUMNS + 1) ** 0.8, rng.permutation(COLUMNS)
     drawn = rng.choice(COLUMNS, size=(ROWS, PER_ROW), p=popularity / popularity.sum())
-    return made([np.unique(one) for one in order[drawn]], rng)
+    return made([np.unique(row) for row in order[drawn]], rng)
 
 
 def made(columns: list[np.ndarray], rng: np.random.Generator) -> Panel:
-    indptr = np.concatenate([[0], np.cumsum([len(one) for one in columns])])
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in columns])])
     values = rng.normal(size=indptr[-1]).astype(np.float32)
     return Panel(indptr, np.concatenate(columns).astype(np.int32), values, COLUMNS)
 

@@ -22,6 +22,7 @@ from onesided import Panel
 from onesided.engines.threads import THREADS_VARIABLE, single_blas_thread
 from onesided.fitting.objective.rows import RowObjective
 from onesided.kernels import cpu
+from onesided.kernels.bundles import Rows
 
 RANKS = (10, 16, 20, 32, 40)
 TURNS = 7
@@ -44,7 +45,7 @@ def short_rows(per_row: int, rng: np.random.Generator, entries: int = 3_000_000)
 
 
 def panel_of(columns: list[np.ndarray], rng: np.random.Generator) -> Panel:
-    indptr = np.concatenate([[0], np.cumsum([len(one) for one in columns])])
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in columns])])
     values = rng.normal(size=indptr[-1]).astype(np.float32)
     return Panel(indptr, np.concatenate(columns).astype(np.int32), values, D)
 
@@ -82,9 +83,9 @@ def main() -> None:
             objective = RowObjective(panel)
             for rank in RANKS:
                 X = rng.normal(size=(D, rank)).astype(np.float32)
-                rows = (panel.indptr, panel.columns, panel.values, panel.row_weights)
-                arguments = (*rows, 1.0, cpu.lines(X, np.zeros(D), np.float32))
-                alone, multiply, one, two = medians(
+                rows = Rows.of(panel.indptr, panel.columns, panel.values, panel.row_weights)
+                arguments = (rows, 1.0, cpu.lines(X, np.zeros(D), np.float32))
+                alone, multiply, single, double = medians(
                     lambda arguments=arguments: cpu.row_pass(*arguments),
                     lambda: square @ square,
                     on_threads(1, lambda objective=objective, X=X: objective.value_and_gradient(X)),
@@ -94,7 +95,8 @@ def main() -> None:
                 share = (4 * rank**2 + 4 * rank) * panel.n_entries / alone / peak
                 speed = panel.n_entries / alone / 1e6
                 print(
-                    f"| {name} | {rank} | {speed:.0f} | {share:.0%} | {peak / 1e9:.0f} | {one / two:.2f} |", flush=True
+                    f"| {name} | {rank} | {speed:.0f} | {share:.0%} | {peak / 1e9:.0f} | {single / double:.2f} |",
+                    flush=True,
                 )
 
 

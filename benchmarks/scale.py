@@ -76,7 +76,7 @@ def variational_pass(panel: Panel) -> float:
     start = moment_solution(panel, Setting(RANK, center="both", tol=1.0, max_passes=1)).row_space
     rows = Rows(panel, start.mean)
     columns = _Columns.start(start, rows, "both")
-    return seconds(lambda: columns.updated(rows.engine.posterior_sums(columns.known(rows)), rows))
+    return seconds(lambda: columns.updated(rows.engine.posterior_sums(columns.prepared(rows)), rows))
 
 
 def by_entries(folder: Path) -> None:

@@ -44,7 +44,7 @@ def measure(name: str, panel: Panel) -> None:
             began = perf_counter()
             objective.value_and_gradient(X)
             moment = perf_counter()
-            sums = rows.engine.posterior_sums(columns.known(rows))
+            sums = rows.engine.posterior_sums(columns.prepared(rows))
             middle = perf_counter()
             columns.updated(sums, rows)
             seconds[turn] = moment - began, middle - moment, perf_counter() - middle

@@ -137,10 +137,10 @@ def test_every_pass_is_that_of_one_machine(cluster, panel, dtype, weighted):
     noise, spread_of_columns = np.full(40, 0.5), np.tile(np.eye(4)[np.tril_indices(4)] * 0.01, (40, 1))
     sums, scores, halves = [], [], []
     for each in (one, other):
-        known = each.known(center, X, noise, spread_of_columns.astype(dtype))
-        sums.append(each.posterior_sums(known))
-        scores.append(each.leave_one_out(each.known(center, X, noise, None, exact=True)))
-        halves.append(np.concatenate(list(each.row_posteriors(known))))
+        columns = each.prepare_columns(center, X, noise, spread_of_columns.astype(dtype))
+        sums.append(each.posterior_sums(columns))
+        scores.append(each.leave_one_out(each.prepare_columns(center, X, noise, None, exact=True)))
+        halves.append(np.concatenate(list(each.row_posteriors(columns))))
     for name in ("second", "first", "squares", "total"):
         found, expected = (getattr(each, name) for each in sums)
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=near["rtol"] * np.abs(expected).max())

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from onesided.kernels import reference
+from onesided.kernels.bundles import Rows, Sums
 from tests.test_kernels import PANELS, build, column_arguments, factor, posterior_arguments
 
 torch = pytest.importorskip("torch")
@@ -75,16 +76,16 @@ def test_rows_are_those_of_the_panel_longest_first(panel, dtype):
     assert np.all(np.diff(lengths) <= 0)
     np.testing.assert_array_equal(lengths, np.diff(indptr)[order])
     kept = [slice(indptr[u], indptr[u + 1]) for u in order]
-    np.testing.assert_array_equal(rows.columns.cpu().numpy(), np.concatenate([columns[one] for one in kept]))
+    np.testing.assert_array_equal(rows.columns.cpu().numpy(), np.concatenate([columns[row] for row in kept]))
     np.testing.assert_array_equal(
-        rows.values.cpu().numpy(), np.concatenate([values[one] for one in kept]).astype(dtype)
+        rows.values.cpu().numpy(), np.concatenate([values[row] for row in kept]).astype(dtype)
     )
 
 
 def compare_row_pass(panel, dtype, r, in_order):
     indptr, columns, values, weights, d = panel
     X, center = factor(d, r, dtype), np.linspace(-1, 1, d)
-    expected = reference.row_pass(indptr, columns, values.astype(dtype), weights, 1.3, X, center)
+    expected = reference.row_pass(Rows.of(indptr, columns, values.astype(dtype), weights), 1.3, X, center)
     rows, _, w = there(panel, dtype)
     e = gpu.centred(rows, brought(center), 1.3, TYPES[dtype])
     loss, gradient = gpu.row_pass(rows, e, w.to(TYPES[dtype]), wide(X), in_order)
@@ -125,7 +126,7 @@ def test_row_pass_of_factors_of_any_size(path, dtype, size):
     rows, _, w = there(panel, dtype)
     zero = torch.zeros(len(values), dtype=TYPES[dtype], device=DEVICE)
     loss, gradient = gpu.row_pass(rows, zero, w.to(TYPES[dtype]), wide((size * X).astype(dtype)))
-    expected = reference.row_pass(indptr, columns, 0 * values, weights, 1.0, X, np.zeros(d))
+    expected = reference.row_pass(Rows.of(indptr, columns, np.zeros_like(values), weights), 1.0, X, np.zeros(d))
     close(loss / size**4, np.asarray(expected[0]), dtype)
     close(gradient[:, :4].double() / size**3, expected[1], dtype)
 
@@ -145,7 +146,7 @@ def test_sums_of_lines(path, width, longest, monkeypatch):
         each = source[lines] if lines is not None else source
         each = each * weighed[:, None] if weighed is not None else each
         expected = np.array([each[a:b].sum(axis=0) for a, b in pairwise(pointers)])
-        given = [None if one is None else brought(one) for one in (lines, weighed)]
+        given = [None if array is None else brought(array) for array in (lines, weighed)]
         close(gpu.sum_of_lines(over, brought(source), *given), expected, np.float64)
 
 
@@ -155,17 +156,16 @@ def test_column_sums(path, panel, dtype):
     rows, _, w = there(panel, dtype)
     e = gpu.centred(rows, brought(center), 1.3, torch.float64)
     sums, products = gpu.column_sums(rows, e, w)
-    expected = reference.column_sums(indptr, columns, values.astype(dtype), weights, center, 1.3)
+    expected = reference.column_sums(Rows.of(indptr, columns, values.astype(dtype), weights), center, 1.3)
     close(sums.T, expected[0], np.float64)
     close(products, expected[1], np.float64)
 
 
 @pytest.mark.parametrize("r", [1, 10])
 def test_curvature(path, panel, dtype, r):
-    indptr, columns, _, weights, d = panel
     rows, _, w = there(panel, dtype)
-    X = factor(d, r, dtype)
-    close(gpu.curvature(rows, w, brought(X)), reference.curvature(indptr, columns, weights, X), dtype)
+    X = factor(panel[-1], r, dtype)
+    close(gpu.curvature(rows, w, brought(X)), reference.curvature(Rows.of(*panel[:4]), X), dtype)
 
 
 def test_gram_product(path, panel, dtype):
@@ -173,7 +173,7 @@ def test_gram_product(path, panel, dtype):
     center, V = np.linspace(-1, 1, d), factor(d, 3, np.float64)
     rows, _, w = there(panel, dtype)
     e = gpu.centred(rows, brought(center), 1.7, TYPES[dtype])
-    expected = reference.gram_product(indptr, columns, values.astype(dtype), weights, center, 1.7, 0.3, V)
+    expected = reference.gram_product(Rows.of(indptr, columns, values.astype(dtype), weights), center, 1.7, 0.3, V)
     close(gpu.gram_product(rows, e, w, 0.3, brought(V)), expected, dtype)
 
 
@@ -187,28 +187,32 @@ def test_linked_columns(panel):
         np.testing.assert_array_equal(above.cpu().numpy(), reference.linked_columns(indptr, columns, weight, d))
 
 
-def known(arguments):
-    *_, loadings, precision, information, prior, floor, k = arguments
+def columns_there(columns):
+    """The same on the device, without what fills up lines."""
+    k = columns.n_loadings
     half = (k + 1) * (k + 2) // 2
-    loadings, information = loadings[:, :k], information[:, :half]
-    return gpu.Known(brought(loadings), brought(precision), brought(information), brought(prior[:half]), floor)
+    return columns._replace(
+        center=brought(columns.center),
+        loadings=brought(columns.loadings[:, :k]),
+        precision=brought(columns.precision),
+        information=brought(columns.information[:, :half]),
+        row_prior=brought(columns.row_prior[:half]),
+    )
 
 
 @pytest.mark.parametrize("uncertain", [False, True])
 @pytest.mark.parametrize("r", [0, 4, 19] if DEVICE == "cuda" else [0, 2])
-def test_row_posteriors_and_what_they_tell(path, dtype, r, uncertain):
+def test_row_posteriors_and_sufficient_statistics(path, dtype, r, uncertain):
     """On one panel: that of rows of different lengths, some of weight zero."""
     panel = build("random")
-    weights = panel[3]
     arguments = posterior_arguments(panel, dtype, r, uncertain=uncertain, standard=dtype == np.float32)
-    starts, stops, columns, values, unit, center, *_ = arguments
+    columns = columns_there(arguments[1])
     rows, order, w = there(panel, dtype)
-    e = gpu.centred(rows, brought(center), unit, TYPES[dtype])
-    posterior = gpu.row_posterior(rows, e, known(arguments))
-    close(posterior, reference.row_posterior(*arguments)[order], dtype)
-    expected = reference.posterior_sums(starts, stops, weights, columns, values, *arguments[4:])
-    for actual, one in zip(gpu.posterior_sums(rows, e, w, known(arguments)), expected, strict=True):
-        close(actual, one, dtype)
+    e = gpu.centred(rows, columns.center, columns.unit, TYPES[dtype])
+    close(gpu.row_posterior(rows, e, columns), reference.row_posterior(*arguments)[order], dtype)
+    expected = reference.posterior_sums(*arguments)._asdict()
+    for name, sums in gpu.posterior_sums(rows, e, w, columns)._asdict().items():
+        close(sums, expected[name], dtype)
 
 
 @pytest.mark.parametrize("uncertain", [False, True])
@@ -216,10 +220,11 @@ def test_row_posteriors_and_what_they_tell(path, dtype, r, uncertain):
 def test_leave_one_out(path, r, uncertain):
     panel = build("empty rows") if r else build("random")
     arguments = posterior_arguments(panel, np.float64, r, uncertain=uncertain)
+    columns = columns_there(arguments[1])
     rows, order, _ = there(panel, np.float64)
-    e = gpu.centred(rows, brought(arguments[5]), arguments[4], torch.float64)
+    e = gpu.centred(rows, columns.center, columns.unit, torch.float64)
     expected = reference.leave_one_out(*arguments)[order]
-    close(gpu.leave_one_out(rows, e, known(arguments)), expected, np.float64)
+    close(gpu.leave_one_out(rows, e, columns), expected, np.float64)
 
 
 @pytest.mark.parametrize("r", [1, 7])
@@ -231,10 +236,9 @@ def test_column_posterior(path, r):
     free = np.arange(r + 1) != 1
     fixed = np.where(free, 0.0, rng.normal(size=(d, r + 1)))
     prior, linear = 2 * np.eye(r + 1), rng.normal(size=(d, r + 1))
-    given = (second, first, squares, fixed, free, precision, prior, linear)
-    for actual, expected in zip(
-        gpu.column_posterior(*map(brought, given)), reference.column_posterior(*given), strict=True
-    ):
+    sums, given = (second, first, squares), (fixed, free, precision, prior, linear)
+    solved = gpu.column_posterior(Sums(*map(brought, sums), None), *map(brought, given))
+    for actual, expected in zip(solved, reference.column_posterior(Sums(*sums, None), *given), strict=True):
         close(actual, expected, np.float64)
 
 
@@ -246,10 +250,10 @@ def test_column_information():
     close(gpu.column_information(brought(loadings), brought(1 / precision), brought(spread)), expected, np.float64)
 
 
-def test_own_terms():
+def test_diagonal_terms():
     rng = np.random.default_rng(8)
     X, counts, squares = rng.normal(size=(13, 4)), rng.uniform(0, 9, size=13), rng.uniform(0, 9, size=13)
     actual, expected = torch.ones((13, 4), dtype=torch.float64, device=DEVICE), np.ones((13, 4))
-    loss = gpu.own_terms(*map(brought, (X, counts, squares)), 0.7, 0.2, actual)
-    close(loss, np.asarray(reference.own_terms(X, counts, squares, 0.7, 0.2, expected)), np.float64)
+    loss = gpu.diagonal_terms(*map(brought, (X, counts, squares)), 0.7, 0.2, actual)
+    close(loss, np.asarray(reference.diagonal_terms(X, counts, squares, 0.7, 0.2, expected)), np.float64)
     close(actual, expected, np.float64)

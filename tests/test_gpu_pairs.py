@@ -30,11 +30,11 @@ def panel(request, path):
 
 
 def tensors(*arrays):
-    return [None if one is None else torch.as_tensor(one, device=DEVICE) for one in arrays]
+    return [None if array is None else torch.as_tensor(array, device=DEVICE) for array in arrays]
 
 
 def numbers(sums):
-    return [None if one is None else one.cpu().numpy() for one in sums]
+    return [None if field is None else field.cpu().numpy() for field in sums]
 
 
 def moments(panel, dtype, weighted):
@@ -53,14 +53,14 @@ def expected_moments(panel, dtype, weighted):
 def assert_same_moments(actual, expected):
     pointers, columns, rows, *sums = numbers(actual)
     assert (columns.dtype, rows.dtype, pointers.dtype) == (np.int32, np.int64, np.int64)
-    for one, other in zip((pointers, columns, rows), expected[:3], strict=True):
-        np.testing.assert_array_equal(one, other)
-    for one, other in zip(sums, expected[3:], strict=True):
-        if one is None:
-            assert len(other) == 0
+    for fast, plain in zip((pointers, columns, rows), expected[:3], strict=True):
+        np.testing.assert_array_equal(fast, plain)
+    for fast, plain in zip(sums, expected[3:], strict=True):
+        if fast is None:
+            assert len(plain) == 0
         else:
-            assert one.dtype == np.float64
-            np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
+            assert fast.dtype == np.float64
+            np.testing.assert_allclose(fast, plain, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -101,8 +101,7 @@ def test_rows_longer_than_a_program_has_lanes():
 
 
 def test_a_pair_whose_products_cancel_is_still_a_pair():
-    found = moments(build("zero sums"), np.float64, False)
-    pointers, columns, rows, sums, squares, *_ = numbers(found)
+    pointers, columns, rows, sums, squares, *_ = numbers(moments(build("zero sums"), np.float64, False))
     assert pointers.tolist() == [0, 2, 3]
     assert columns.tolist() == [0, 1, 1]
     assert rows.tolist() == [2, 2, 2]

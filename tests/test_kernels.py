@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from onesided.kernels import clipped, cpu, factorization, integers, pairs, posterior, reference
+from onesided.kernels.bundles import ByColumn, Columns, CompressedPairs, Rows, Sums
 
 RNG = np.random.default_rng(7)
 
@@ -47,6 +48,12 @@ PANELS = ["random", "empty rows", "single column", "huge row", "all equal", "no 
 RANKS = [1, 4, 10]
 
 
+def rows_of(panel, dtype):
+    """The rows of a panel, its values in a precision."""
+    indptr, columns, values, weights, _ = panel
+    return Rows.of(indptr, columns, values.astype(dtype), weights)
+
+
 @pytest.fixture(params=PANELS)
 def panel(request):
     return build(request.param)
@@ -78,12 +85,12 @@ def test_group(panel, dtype):
     carried = np.arange(len(columns)), values.astype(dtype)
     counts = cpu.key_counts(columns, d)
     np.testing.assert_array_equal(counts, reference.key_counts(columns, d))
-    found = []
+    results = []
     for kernels in (cpu, reference):
         free = np.concatenate([[0], np.cumsum(counts)[:-1]])
-        found.append((free, np.empty_like(carried[0]), np.empty_like(carried[1])))
-        kernels.group(columns, *carried, *found[-1])
-    for actual, expected in zip(*found, strict=True):
+        results.append((free, np.empty_like(carried[0]), np.empty_like(carried[1])))
+        kernels.group(columns, *carried, *results[-1])
+    for actual, expected in zip(*results, strict=True):
         np.testing.assert_array_equal(actual, expected)
 
 
@@ -101,8 +108,8 @@ def test_group(panel, dtype):
     ],
 )
 def test_read_integers(strings):
-    written = [one.encode() for one in ["12", *strings, "34"]]
-    starts = np.concatenate([[0], np.cumsum([len(one) for one in written])]).astype(np.int32)
+    written = [string.encode() for string in ["12", *strings, "34"]]
+    starts = np.concatenate([[0], np.cumsum([len(string) for string in written])]).astype(np.int32)
     characters = np.frombuffer(b"".join(written), np.uint8)
     actual, expected = np.empty(len(written), np.int64), np.empty(len(written), np.int64)
     plain = reference.read_integers(starts, characters, expected)
@@ -112,28 +119,27 @@ def test_read_integers(strings):
 
 
 def by_column(kernels, panel):
-    indptr, columns, _, weights, d = panel
-    starts, entries = np.empty(d + 1, np.int64), np.full((len(columns), 2), -1, np.int32)
-    products = kernels.by_column(indptr, columns, weights, starts, entries)
-    return starts, entries, products
+    rows, d = rows_of(panel, np.float64), panel[-1]
+    by = ByColumn(np.empty(d + 1, np.int64), np.full((len(rows.columns), 2), -1, np.int32))
+    return by, kernels.by_column(rows, by)
 
 
 def test_by_column(panel):
-    for actual, expected in zip(by_column(pairs, panel), by_column(reference, panel), strict=True):
-        np.testing.assert_array_equal(actual, expected)
+    (actual, products), (expected, expected_products) = by_column(pairs, panel), by_column(reference, panel)
+    np.testing.assert_array_equal(actual.starts, expected.starts)
+    np.testing.assert_array_equal(actual.entries, expected.entries)
+    np.testing.assert_array_equal(products, expected_products)
 
 
 def test_row_bits(panel):
-    indptr, columns, _, _, d = panel
-    actual, expected = (kernels.row_bits(indptr, columns, d) for kernels in (pairs, reference))
+    actual, expected = (kernels.row_bits(rows_of(panel, np.float64), panel[-1]) for kernels in (pairs, reference))
     np.testing.assert_array_equal(actual, expected)
 
 
 def pair_counts(kernels, panel, chosen, bits):
-    indptr, columns, _, _, d = panel
-    starts, entries, _ = by_column(kernels, panel)
-    bits = kernels.row_bits(indptr, columns, d) if bits else np.empty((0, 0), np.uint64)
-    return kernels.pair_counts(chosen, starts, entries, indptr, columns, bits)
+    rows, (by, _) = rows_of(panel, np.float64), by_column(kernels, panel)
+    bits = kernels.row_bits(rows, panel[-1]) if bits else np.empty((0, 0), np.uint64)
+    return kernels.pair_counts(chosen, by, rows, bits)
 
 
 @pytest.mark.parametrize("bits", [False, True])
@@ -145,17 +151,15 @@ def test_pair_counts(panel, bits):
 
 
 def pair_moments(kernels, panel, dtype, weighted, blocks):
-    """Pointers, then columns, rows, sums and squares, and weights' sums and squares."""
-    indptr, columns, values, weights, d = panel
-    starts, entries, _ = by_column(reference, panel)
-    pointers = np.concatenate([[0], np.cumsum(pair_counts(reference, panel, np.arange(d), False))])
+    rows, (by, _) = rows_of(panel, dtype), by_column(reference, panel)
+    rows = rows if weighted else rows._replace(weights=np.empty(0))
+    pointers = np.concatenate([[0], np.cumsum(pair_counts(reference, panel, np.arange(panel[-1]), False))])
     size = pointers[-1]
-    out = [np.zeros(size, np.int32), np.zeros(size, np.int32), *np.zeros((2, size))]
-    out += list(np.zeros((2, size if weighted else 0)))
-    given = (indptr, columns, values.astype(dtype), weights if weighted else np.empty(0))
+    counts, of_weights = np.zeros((2, size), np.int32), np.zeros((2, size if weighted else 0))
+    out = CompressedPairs(pointers, *counts, *np.zeros((2, size)), *of_weights)
     for first, last in blocks:
-        kernels.pair_moments(first, last, starts, entries, *given, pointers, *out)
-    return pointers, *out
+        kernels.pair_moments(first, last, by, rows, out)
+    return out
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -164,10 +168,10 @@ def test_pair_moments(panel, dtype, weighted):
     expected = pair_moments(reference, panel, dtype, weighted, [(0, d)])
     for blocks in ([(0, d)], [(d // 2, d), (0, d // 2)]):
         actual = pair_moments(pairs, panel, dtype, weighted, blocks)
-        for one, other in zip(actual[:3], expected[:3], strict=True):
-            np.testing.assert_array_equal(one, other)
-        for one, other in zip(actual[3:], expected[3:], strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+        for fast, plain in zip(actual[:3], expected[:3], strict=True):
+            np.testing.assert_array_equal(fast, plain)
+        for fast, plain in zip(actual[3:], expected[3:], strict=True):
+            np.testing.assert_allclose(fast, plain, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("entries", [3, 40, 900], ids=["listed and sorted", "read from bits", "read from end to end"])
@@ -180,8 +184,8 @@ def test_lines_of_every_fullness(entries):
     lengths = np.diff(actual[0])[np.flatnonzero(np.diff(actual[0]))[0]], d - np.flatnonzero(np.diff(actual[0]))[0]
     full, few = lengths[0] * pairs.FULL > lengths[1], lengths[0] * pairs.FEW < lengths[1] >> 6
     assert (full, few) == (entries == 900, entries == 3)
-    for one, other in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    for fast, plain in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(fast, plain, rtol=1e-12, atol=1e-12)
 
 
 def test_a_pair_whose_products_cancel_is_still_a_pair():
@@ -194,9 +198,9 @@ def test_find_pairs(panel):
     d = panel[-1]
     pointers, columns, *_ = pair_moments(reference, panel, np.float64, False, [(0, d)])
     first, second = np.triu_indices(d)
-    found = pairs.find_pairs(pointers, columns, first, second)
-    np.testing.assert_array_equal(found, reference.find_pairs(pointers, columns, first, second))
-    assert np.count_nonzero(found >= 0) == len(columns)
+    positions = pairs.find_pairs(pointers, columns, first, second)
+    np.testing.assert_array_equal(positions, reference.find_pairs(pointers, columns, first, second))
+    assert np.count_nonzero(positions >= 0) == len(columns)
 
 
 @pytest.mark.parametrize("r", [*RANKS, 7, 8, 16, 19, 32])  # one to four pieces, and several times four
@@ -216,11 +220,10 @@ def test_pair_pass(panel, r):
 
 @pytest.mark.parametrize("r", [*RANKS, 6, 7, 8, 14, 15, 16, 17, 19, 31, 32, 45])  # with room for a center or not
 def test_row_pass(panel, dtype, r):
-    indptr, columns, values, weights, d = panel
-    rows = (indptr, columns, values.astype(dtype), weights, 1.3)
+    rows, d = rows_of(panel, dtype), panel[-1]
     X, center = factor(d, r, dtype), np.linspace(-1, 1, d)
-    loss, gradient = cpu.row_pass(*rows, cpu.lines(X, center, dtype))
-    expected_loss, expected_gradient = reference.row_pass(*rows, X, center)
+    loss, gradient = cpu.row_pass(rows, 1.3, cpu.lines(X, center, dtype))
+    expected_loss, expected_gradient = reference.row_pass(rows, 1.3, X, center)
     close(loss, expected_loss, dtype)
     close(gradient, expected_gradient, dtype)
     assert gradient.dtype == dtype
@@ -231,9 +234,9 @@ def test_row_pass_over_a_factor_beyond_cache(dtype):
     indptr, columns, values = random_rows(rng.integers(0, 12, size=400), d, rng)
     X, center = factor(d, r, dtype), rng.normal(size=d)
     assert cpu.lines(X, center, dtype).factor.nbytes > cpu.NEAR
-    rows = (indptr, columns, values.astype(dtype), np.ones(400), 1.3)
-    loss, gradient = cpu.row_pass(*rows, cpu.lines(X, center, dtype))
-    expected_loss, expected_gradient = reference.row_pass(*rows, X, center)
+    rows = Rows.of(indptr, columns, values.astype(dtype), np.ones(400))
+    loss, gradient = cpu.row_pass(rows, 1.3, cpu.lines(X, center, dtype))
+    expected_loss, expected_gradient = reference.row_pass(rows, 1.3, X, center)
     close(loss, expected_loss, dtype)
     close(gradient, expected_gradient, dtype)
 
@@ -243,10 +246,10 @@ def test_a_center_is_known_more_closely_than_values_are(r):
     rng, d = np.random.default_rng(5), 30
     indptr, columns, _ = random_rows(rng.integers(2, 9, size=60), d, rng)
     values = (16_000_000 + rng.integers(-3, 4, size=len(columns))).astype(np.float32)
-    rows, X = (indptr, columns, values, np.ones(60), 1.0), factor(d, r, np.float32)
+    rows, X = Rows.of(indptr, columns, values, np.ones(60)), factor(d, r, np.float32)
     center = np.full(d, 16_000_000.4)  # which in single precision would be 16,000,000
-    loss, gradient = cpu.row_pass(*rows, cpu.lines(X, center, np.float32))
-    expected_loss, expected_gradient = reference.row_pass(*rows, X, center)
+    loss, gradient = cpu.row_pass(rows, 1.0, cpu.lines(X, center, np.float32))
+    expected_loss, expected_gradient = reference.row_pass(rows, 1.0, X, center)
     close(loss, expected_loss, np.float32)
     close(gradient, expected_gradient, np.float32)
 
@@ -259,41 +262,37 @@ def test_lines_hold_an_effect_first(dtype):
 
 
 def test_first_values(panel, dtype):
-    indptr, columns, values, weights, d = panel
-    arguments = (indptr, columns, values.astype(dtype), weights, d)
-    for one, other in zip(cpu.first_values(*arguments), reference.first_values(*arguments), strict=True):
-        np.testing.assert_array_equal(one, other)
+    arguments = (rows_of(panel, dtype), panel[-1])
+    for fast, plain in zip(cpu.first_values(*arguments), reference.first_values(*arguments), strict=True):
+        np.testing.assert_array_equal(fast, plain)
 
 
 def test_column_sums(panel, dtype):
-    indptr, columns, values, weights, d = panel
-    arguments = (indptr, columns, values.astype(dtype), weights, np.linspace(-1, 1, d), 1.3)
-    for one, other in zip(cpu.column_sums(*arguments), reference.column_sums(*arguments), strict=True):
-        close(one, other, np.float64)
+    arguments = (rows_of(panel, dtype), np.linspace(-1, 1, panel[-1]), 1.3)
+    for fast, plain in zip(cpu.column_sums(*arguments), reference.column_sums(*arguments), strict=True):
+        close(fast, plain, np.float64)
 
 
 @pytest.mark.parametrize("r", RANKS)
-def test_own_terms(r):
+def test_diagonal_terms(r):
     rng = np.random.default_rng(8)
     X, counts, squares = rng.normal(size=(13, r)), rng.uniform(0, 9, size=13), rng.uniform(0, 9, size=13)
     actual, expected = np.ones((13, r)), np.ones((13, r))
-    loss = cpu.own_terms(X, counts, squares, 0.7, 0.2, actual)
-    close(loss, reference.own_terms(X, counts, squares, 0.7, 0.2, expected), np.float64)
+    loss = cpu.diagonal_terms(X, counts, squares, 0.7, 0.2, actual)
+    close(loss, reference.diagonal_terms(X, counts, squares, 0.7, 0.2, expected), np.float64)
     close(actual, expected, np.float64)
 
 
 @pytest.mark.parametrize("r", RANKS)
 def test_curvature(panel, dtype, r):
-    indptr, columns, _, weights, d = panel
-    arguments = (indptr, columns, weights, factor(d, r, dtype))
+    arguments = (rows_of(panel, np.float64), factor(panel[-1], r, dtype))
     close(cpu.curvature(*arguments), reference.curvature(*arguments), dtype)
 
 
 @pytest.mark.parametrize("r", RANKS)
 def test_gram_product(panel, dtype, r):
-    indptr, columns, values, weights, d = panel
-    around = (np.linspace(-1, 1, d), 1.7, 0.3)
-    arguments = (indptr, columns, values.astype(dtype), weights, *around, factor(d, r, np.float64))
+    d = panel[-1]
+    arguments = (rows_of(panel, dtype), np.linspace(-1, 1, d), 1.7, 0.3, factor(d, r, np.float64))
     close(cpu.gram_product(*arguments), reference.gram_product(*arguments), dtype)
 
 
@@ -311,8 +310,8 @@ def column_arguments(d, r, noise, uncertain):
 
 
 def posterior_arguments(panel, dtype, r, noise=0.5, uncertain=True, standard=True):
-    """Rows with their entries, columns and the rows' prior, as kernels of the posterior take them."""
-    indptr, columns, values, _, d = panel
+    """Rows, and columns with the rows' prior, as kernels of the posterior take them."""
+    d = panel[-1]
     center, loadings, precision, information = column_arguments(d, r, noise, uncertain)
     root = np.eye(r) if standard else np.random.default_rng(2).normal(size=(r, r)) + 2 * np.eye(r)
     prior = np.zeros((r + 1, r + 1))
@@ -320,9 +319,9 @@ def posterior_arguments(panel, dtype, r, noise=0.5, uncertain=True, standard=Tru
     prior[1:, 0] = 0.0 if standard else np.linspace(-1, 1, r)
     floor = float(np.linalg.eigvalsh(root @ root.T)[0]) if r else 1.0
     wide = cpu.padded(loadings.astype(dtype)), cpu.padded(information.astype(dtype)) if uncertain else information
-    rows = (indptr[:-1], indptr[1:], columns, values.astype(dtype))
     prior = reference.to_half(prior).astype(dtype)
-    return (*rows, 1.5, center, wide[0], precision, wide[1].astype(dtype), prior, floor, r)
+    columns = Columns(1.5, center, wide[0], precision, wide[1].astype(dtype), prior, floor, r)
+    return rows_of(panel, dtype), columns
 
 
 def halves(n, r, dtype):
@@ -333,10 +332,10 @@ def halves(n, r, dtype):
 @pytest.mark.parametrize(("noise", "uncertain"), [(1e-8, False), (0.5, False), (0.5, True)])
 @pytest.mark.parametrize("standard", [True, False])
 def test_row_posterior(panel, dtype, r, noise, uncertain, standard):
-    arguments = list(posterior_arguments(panel, np.float64, r, noise, uncertain, standard))
-    arguments[3] = arguments[3].astype(dtype)
-    actual, expected = halves(len(arguments[0]), r, np.float64), reference.row_posterior(*arguments)
-    posterior.row_posterior(*arguments, actual)
+    _, columns = posterior_arguments(panel, np.float64, r, noise, uncertain, standard)
+    rows = rows_of(panel, dtype)
+    actual, expected = halves(len(rows.starts), r, np.float64), reference.row_posterior(rows, columns)
+    posterior.row_posterior(rows, columns, actual)
     tolerance = 1e-4 if noise == 1e-8 else 1e-9  # the condition number is up to 1/noise
     np.testing.assert_allclose(actual[:, : expected.shape[1]], expected, rtol=tolerance, atol=10 * tolerance)
     assert not actual[:, expected.shape[1] :].any()
@@ -346,48 +345,46 @@ def test_row_posterior(panel, dtype, r, noise, uncertain, standard):
 @pytest.mark.parametrize("uncertain", [False, True])
 @pytest.mark.parametrize("standard", [True, False])
 def test_row_posterior_in_single_precision(panel, r, uncertain, standard):
-    arguments = posterior_arguments(panel, np.float32, r, 0.5, uncertain, standard)
-    actual, expected = halves(len(arguments[0]), r, np.float32), reference.row_posterior(*arguments)
-    posterior.row_posterior(*arguments, actual)
+    rows, columns = posterior_arguments(panel, np.float32, r, 0.5, uncertain, standard)
+    actual, expected = halves(len(rows.starts), r, np.float32), reference.row_posterior(rows, columns)
+    posterior.row_posterior(rows, columns, actual)
     np.testing.assert_allclose(actual[:, : expected.shape[1]], expected, rtol=3e-4, atol=3e-3)
 
 
 @pytest.mark.parametrize("r", [*RANKS, 19])
 def test_row_posterior_in_steps(panel, dtype, r):
-    arguments = posterior_arguments(panel, dtype, r)
-    starts, stops, columns, information = *arguments[:3], arguments[8]
-    at_once, in_steps = halves(len(starts), r, dtype), halves(len(starts), r, dtype)
-    posterior.row_posterior(*arguments, at_once)
-    for c in range(0, information.shape[1], posterior.GROUP // information.itemsize):
-        for part in (slice(0, 1), slice(1, None)):
-            posterior.add_information(starts[part], stops[part], columns, information, c, in_steps[part])
-    posterior.solve_rows(*arguments, in_steps)
+    rows, columns = posterior_arguments(panel, dtype, r)
+    at_once, in_steps = halves(len(rows.starts), r, dtype), halves(len(rows.starts), r, dtype)
+    posterior.row_posterior(rows, columns, at_once)
+    for c in range(0, columns.information.shape[1], posterior.GROUP // columns.information.itemsize):
+        for piece in (slice(0, 1), slice(1, None)):
+            posterior.add_information(rows.taken(piece), columns, c, in_steps[piece])
+    posterior.solve_rows(rows, columns, in_steps)
     np.testing.assert_array_equal(in_steps, at_once)
 
 
 @pytest.mark.parametrize("r", [0, *RANKS])
 def test_posterior_sums(panel, dtype, r):
-    arguments = posterior_arguments(panel, dtype, r)
-    weights, d = panel[3], panel[4]
-    expected = reference.posterior_sums(*arguments[:2], weights, *arguments[2:])
-    moments = halves(len(weights), r, dtype)
-    means = cpu.padded(np.empty((len(weights), 0), dtype), r + 1)
-    posterior.row_posterior(*arguments, moments)
-    total = posterior.row_moments(moments, weights, r, means)
-    met, begins, rows, e = posterior.entries_by_column(*arguments[:6])
-    second, first, squares = np.zeros((d, moments.shape[1]), dtype), np.zeros((d, means.shape[1])), np.zeros(d)
-    for low, high in ((0, len(met) // 2), (len(met) // 2, len(met))):
-        part = (met[low:high], begins[low : high + 1])
-        posterior.column_sums(*part, rows, e, moments, means, second, first, squares)
-    for one, other in zip((second, first, squares, total), expected, strict=True):
-        close(one[..., : other.shape[-1]], other, dtype)
+    rows, columns = posterior_arguments(panel, dtype, r)
+    n, d = len(rows.starts), panel[-1]
+    expected = reference.posterior_sums(rows, columns)._asdict()
+    moments, means = halves(n, r, dtype), cpu.padded(np.empty((n, 0), dtype), r + 1)
+    posterior.row_posterior(rows, columns, moments)
+    total = posterior.row_moments(moments, rows.weights, r, means)
+    groups = posterior.entries_by_column(rows, columns)
+    sums = Sums(np.zeros((d, moments.shape[1]), dtype), np.zeros((d, means.shape[1])), np.zeros(d), total)
+    middle = len(groups.columns) // 2
+    for low, high in ((0, middle), (middle, len(groups.columns))):
+        posterior.column_sums(groups.taken(low, high), moments, means, sums)
+    for name, actual in sums._asdict().items():
+        close(actual[..., : expected[name].shape[-1]], expected[name], dtype)
 
 
 @pytest.mark.parametrize("r", [0, *RANKS])
 @pytest.mark.parametrize("uncertain", [False, True])
 def test_leave_one_out(panel, dtype, r, uncertain):
-    arguments = list(posterior_arguments(panel, np.float64, r, uncertain=uncertain))
-    arguments[3] = arguments[3].astype(dtype)  # what is known of columns stays as it is
+    _, columns = posterior_arguments(panel, np.float64, r, uncertain=uncertain)
+    arguments = rows_of(panel, dtype), columns
     close(posterior.leave_one_out(*arguments), reference.leave_one_out(*arguments), np.float32)
 
 
@@ -403,9 +400,10 @@ def test_column_posterior(r, free):
         fixed[:, ~mask] = rng.normal(size=(d, 1))
     prior = np.where(np.outer(mask, mask), np.cov(rng.normal(size=(K, 50))).reshape(K, K), 0.0)
     linear = rng.normal(size=(d, K))
-    arguments = (reference.to_half(moments), first, squares, fixed, mask, rng.uniform(0.5, 2, size=d), prior, linear)
-    for one, other in zip(posterior.column_posterior(*arguments), reference.column_posterior(*arguments), strict=True):
-        close(one, other, np.float64)
+    sums = Sums(reference.to_half(moments), first, squares, np.zeros(0))
+    arguments = (sums, fixed, mask, rng.uniform(0.5, 2, size=d), prior, linear)
+    for fast, plain in zip(posterior.column_posterior(*arguments), reference.column_posterior(*arguments), strict=True):
+        close(fast, plain, np.float64)
 
 
 @pytest.mark.parametrize("r", [0, *RANKS])
@@ -424,11 +422,14 @@ def standard_rows(r):
     return reference.to_half(np.diag([0.0] + [1.0] * r)), 1.0, r
 
 
-def posterior_of(columns, values, known):
-    """The mean and covariance of one row's coordinates."""
-    bounds = (np.array([0]), np.array([len(columns)]))
-    (found,) = reference.from_half(reference.row_posterior(*bounds, columns, values, *known))
-    return found[0, 1:], found[1:, 1:]
+def single_row(columns, values):
+    return Rows.of(np.array([0, len(columns)]), columns, values, np.ones(1))
+
+
+def posterior_of(row, columns):
+    """The mean and covariance of a row's coordinates."""
+    (solved,) = reference.from_half(reference.row_posterior(row, columns))
+    return solved[0, 1:], solved[1:, 1:]
 
 
 def test_leaving_one_out_of_uncertain_columns_is_nearly_predicting_it_from_the_others():
@@ -437,38 +438,37 @@ def test_leaving_one_out_of_uncertain_columns_is_nearly_predicting_it_from_the_o
     y = np.column_stack([np.zeros(d), loadings])
     covariance = 0.02 * np.eye(5)
     information = reference.to_half(precision[:, None, None] * (y[:, :, None] * y[:, None, :] + covariance))
-    known = (1.0, center, loadings, precision, information, *standard_rows(4))
+    given = Columns(1.0, center, loadings, precision, information, *standard_rows(4))
     expected = 0.0
     for k in range(180):  # entries of the first row
         others = np.delete(np.arange(180), k)
-        z, S = posterior_of(columns[others], values[others], known)
-        j, one = columns[k], np.concatenate([[1.0], z])
-        moment = np.outer(one, one)
+        z, S = posterior_of(single_row(columns[others], values[others]), given)
+        j, mean = columns[k], np.concatenate([[1.0], z])
+        moment = np.outer(mean, mean)
         moment[1:, 1:] += S
         e = values[k] - center[j] - loadings[j] @ z
         variance = 1 / precision[j] + loadings[j] @ S @ loadings[j] + np.sum(covariance * moment)
         expected += -(np.log(2 * np.pi * variance) + e**2 / variance) / 2
-    bounds = (np.array([0]), np.array([180]))
-    whole = reference.leave_one_out(*bounds, columns, values, *known)[0, 0]
+    whole = reference.leave_one_out(single_row(columns[:180], values[:180]), given)[0, 0]
     assert whole == pytest.approx(expected, rel=1e-4)
 
 
 def test_leaving_one_out_is_predicting_it_from_the_others():
     indptr, columns, values, _, d = build("random")
     center, loadings, precision, none = column_arguments(d, 4, 0.5, uncertain=False)
-    known = (1.0, center, loadings, precision, none, *standard_rows(4))
+    given = Columns(1.0, center, loadings, precision, none, *standard_rows(4))
     for u in range(5):
         row = slice(indptr[u], indptr[u + 1])
         expected = np.zeros(4)
         for k in range(indptr[u], indptr[u + 1]):
-            others = np.array([one for one in range(indptr[u], indptr[u + 1]) if one != k], dtype=int)
-            z, S = posterior_of(columns[others], values[others], known)
+            others = np.array([h for h in range(indptr[u], indptr[u + 1]) if h != k], dtype=int)
+            z, S = posterior_of(single_row(columns[others], values[others]), given)
             y = loadings[columns[k]]
             e = values[k] - center[columns[k]] - y @ z
             variance = 1 / precision[columns[k]] + y @ S @ y
             square = e**2 / variance
             expected += -(np.log(2 * np.pi * variance) + square) / 2, e**2, square, square**2
-        score = reference.leave_one_out(indptr[[u]], indptr[[u + 1]], columns, values, *known)
+        score = reference.leave_one_out(single_row(columns[row], values[row]), given)
         np.testing.assert_allclose(score[0, :4], expected, rtol=1e-9)
         B, gamma = loadings[columns[row]], precision[columns[row]]
         residuals = np.linalg.inv(np.diag(1 / gamma) + B @ B.T)  # leave-one-out residuals correlate as this does
@@ -492,27 +492,25 @@ def test_linked_columns(panel):
 
 
 def test_blocks_of_rows_add_up(dtype):
-    indptr, columns, values, weights, d = build("random")
-    values, cut = values.astype(dtype), 23
+    panel = build("random")
+    rows, d, cut = rows_of(panel, dtype), panel[-1], 23
     around = (2.0, cpu.lines(factor(d, 4, dtype), np.linspace(-1, 1, d), dtype))
-    whole = cpu.row_pass(indptr, columns, values, weights, *around)
-    head = cpu.row_pass(indptr[: cut + 1], columns, values, weights[:cut], *around)
-    tail = cpu.row_pass(indptr[cut:], columns, values, weights[cut:], *around)
+    whole = cpu.row_pass(rows, *around)
+    head, tail = (cpu.row_pass(rows.taken(block), *around) for block in (slice(cut), slice(cut, None)))
     close(head[0] + tail[0], whole[0], dtype)
     close(head[1] + tail[1], whole[1], dtype)
 
 
 @pytest.mark.parametrize("rank", RANKS)
 def test_entry_pass(panel, dtype, rank):
-    indptr, columns, values, weights, d = panel
-    n = len(indptr) - 1
-    factors = [cpu.padded(factor(size, rank, np.float64)) for size in (n, d)]
-    found = []
+    rows = rows_of(panel, dtype)
+    factors = [cpu.padded(factor(size, rank, np.float64)) for size in (len(rows.starts), panel[-1])]
+    results = []
     for kernels in (factorization, reference):
         GX = np.full_like(factors[0], np.nan)
-        loss, GY = kernels.entry_pass(indptr, columns, values.astype(dtype), weights, *factors, GX)
-        found.append((loss, GX, GY))
-    for actual, expected in zip(*found, strict=True):
+        loss, GY = kernels.entry_pass(rows, *factors, GX)
+        results.append((loss, GX, GY))
+    for actual, expected in zip(*results, strict=True):
         close(actual, expected, np.float64)
 
 
@@ -520,14 +518,14 @@ def test_entry_pass(panel, dtype, rank):
 def test_pair_values_and_products(panel, rank):
     d = panel[-1]
     pointers, columns, *_ = pair_moments(reference, panel, np.float64, False, [(0, d)])
-    left, right = (cpu.padded(one) for one in (factor(d, rank, np.float64), factor(d, rank, np.float64)[::-1]))
+    left, right = (cpu.padded(X) for X in (factor(d, rank, np.float64), factor(d, rank, np.float64)[::-1]))
     first = d // 3
-    block, found = (first, pointers[first:], columns), []
+    block, results = (first, pointers[first:], columns), []
     for kernels in (factorization, reference):
         values = np.ones(len(columns))  # those of other blocks stay
         kernels.pair_values(*block, left, right, values)
-        found.append((values, kernels.pair_product(*block, values, right)))
-    for actual, expected in zip(*found, strict=True):
+        results.append((values, kernels.pair_product(*block, values, right)))
+    for actual, expected in zip(*results, strict=True):
         close(actual, expected, np.float64)
 
 
@@ -535,9 +533,9 @@ def test_pair_values_and_products(panel, rank):
 @pytest.mark.parametrize("effect", [0.0, 0.7])
 @pytest.mark.parametrize("r", RANKS)
 def test_clipped_pass(panel, r, effect, clip):
-    indptr, columns, values, _, d = panel
+    indptr, columns, *_, d = panel
     Z, X, means = factor(d, r, np.float64), 0.5 * factor(d, 2, np.float64), np.linspace(-1, 1, d)
-    arguments = indptr, columns, values, means, Z, X, effect, clip, 2.0**-20
+    arguments = rows_of(panel, np.float64), means, Z, X, effect, clip, 2.0**-20
     actual, expected = clipped.clipped_pass(*arguments), reference.clipped_pass(*arguments)
     # Rounding errors may leave a contribution on either side of a whole number.
     assert np.all(np.abs(actual - expected) <= np.bincount(columns, minlength=d)[:, None])

@@ -12,6 +12,7 @@ from onesided.engines.engine import engine_for
 from onesided.fitting.moment_solution import moment_solution
 from onesided.fitting.refinement import refine, working_memory
 from onesided.fitting.setting import Setting
+from onesided.kernels.bundles import Rows
 from onesided.kernels.reference import from_half, posterior_sums
 from tests.conftest import random_panel
 
@@ -52,10 +53,10 @@ def test_one_pass_is_the_regression_of_columns_on_rows(center):
         start.row_space.noise_variance, 0.1 * np.mean((panel.values - start.row_space.mean[panel.columns]) ** 2)
     )
     loadings = start.row_space.loadings
-    rows = (panel.indptr[:-1], panel.indptr[1:], panel.row_weights, panel.columns, panel.values)
+    rows = Rows.of(panel.indptr, panel.columns, panel.values, panel.row_weights)
     certain = np.zeros((12, (loadings.shape[1] + 1) * (loadings.shape[1] + 2) // 2))
     second, first, _, total = posterior_sums(
-        *rows, *engine_for(panel).known(start.row_space.mean, loadings, noise, certain, exact=True)
+        rows, engine_for(panel).prepare_columns(start.row_space.mean, loadings, noise, certain, exact=True)
     )
     second, total = from_half(second), from_half(total)
     effect = loadings.shape[1] - 2

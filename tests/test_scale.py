@@ -45,8 +45,7 @@ def test_factors_are_bit_identical_with_one_and_two_threads(monkeypatch, panel, 
 def test_moments_and_imputation_are_bit_identical_too(monkeypatch, panel):
     model = OneSidedCompletion(rank=4, random_state=0).fit(panel)
     for work in (lambda: PairMoments.from_panel(panel).sums, lambda: model.transform(panel)):
-        one, two = (with_threads(monkeypatch, count, work) for count in (1, 2))
-        np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(*(with_threads(monkeypatch, count, work) for count in (1, 2)))
 
 
 def test_the_panel_is_cut_into_several_blocks(panel):

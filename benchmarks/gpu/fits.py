@@ -64,15 +64,15 @@ def agree(path: str) -> None:
     for dtype in (np.float64, np.float32):
         panel = Panel.from_arrays(table[:, 0], table[:, 1], table[:, 2].astype(dtype))
         for options in ({"rank": 10, "refine": "none"}, {"rank": 10}):
-            found = {}
+            factors = {}
             for device, in_order in (("cpu", False), ("cuda", False), ("cuda", True), ("cuda", True)):
                 began = perf_counter()
                 model = OneSidedCompletion(device=device, deterministic=in_order, random_state=0, **options).fit(panel)
                 X, key = model.factor_, f"{device} {in_order}"
-                if key in found:
-                    print(f"in order, again: {'the same bits' if np.array_equal(found[key], X) else 'OTHER bits'}")
-                found[key] = X
-                both = np.column_stack([found["cpu False"], X])
+                if key in factors:
+                    print(f"in order, again: {'the same bits' if np.array_equal(factors[key], X) else 'OTHER bits'}")
+                factors[key] = X
+                both = np.column_stack([factors["cpu False"], X])
                 G, r = both.T @ both, X.shape[1]
                 size = np.sum(G[:r, :r] ** 2)
                 apart = max(size + np.sum(G[r:, r:] ** 2) - 2 * np.sum(G[:r, r:] ** 2), 0.0)

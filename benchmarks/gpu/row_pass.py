@@ -5,7 +5,7 @@
 Counted for an entry at a factor of R columns in single precision: 8 bytes of column and value; twice the 4R bytes of
 its line of the factor, once for A and once for the gradient; and 4R bytes added to its line of the gradient. Factors
 here fit the card's cache, so that more than the copying of memory can be reached. Operations are 4R² + 4R, those of
-the two products; the tensor cores are asked for 2.5 times as many, in half precision. Both limits are measured in the
+the two products; the tensor cores do 2.5 times as many, in half precision. Both limits are measured in the
 same run: bytes a second copied, read and written, and operations a second of a large product in half precision. Times
 are those of ten passes one after the other, a tenth of it, medians of 20.
 """

@@ -23,6 +23,7 @@ from onesided.fitting.setting import check_fittable
 from onesided.fitting.solvers.adam import adam
 from onesided.fitting.solvers.result import Progress
 from onesided.kernels import cpu, factorization
+from onesided.kernels.bundles import Rows
 from onesided.model.imputation import LeastSquares
 from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
@@ -43,9 +44,9 @@ class EntryObjective:
     """
 
     def __init__(self, panel: Panel, weights: Array) -> None:
-        self._entries, self._weights = (panel.columns, panel.values), weights
+        self._rows = Rows.of(panel.indptr, panel.columns, panel.values, weights)
         size = max(BLOCK_ENTRIES, 4 * panel.n_columns)  # a block has a gradient over all columns
-        self._blocks = [(slice(*rows), panel.indptr[rows[0] : rows[1] + 1]) for rows in cut(panel.indptr, size)]
+        self._blocks = [slice(*block) for block in cut(panel.indptr, size)]
 
     def __call__(self, A: Array, B: Array) -> tuple[float, Array, Array]:
         """The loss and its gradients in A and B, in one pass over the entries."""
@@ -53,10 +54,7 @@ class EntryObjective:
         A, B = cpu.padded(A), cpu.padded(B)
         GA, GB, loss = np.empty_like(A), np.zeros_like(B), 0.0
         for part, gradient in in_order(
-            lambda block: factorization.entry_pass(
-                block[1], *self._entries, self._weights[block[0]], A[block[0]], B, GA[block[0]]
-            ),
-            self._blocks,
+            lambda block: factorization.entry_pass(self._rows.taken(block), A[block], B, GA[block]), self._blocks
         ):
             loss += part
             GB += gradient

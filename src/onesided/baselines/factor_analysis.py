@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from onesided.baselines.baseline import Baseline
 from onesided.engines.cpu import chunks
-from onesided.engines.engine import Sums
 from onesided.engines.threads import single_blas_thread
 from onesided.estimators.base import generator, warn_of_parts
 from onesided.estimators.parameters import Interval
@@ -26,6 +25,7 @@ from onesided.fitting.moment_solution import noise_variance
 from onesided.fitting.refinement import Rows
 from onesided.fitting.setting import check_fittable, with_weights_as_counts
 from onesided.fitting.solvers.result import Progress, SolveResult
+from onesided.kernels.bundles import Sums
 from onesided.kernels.reference import from_half
 from onesided.model.axes import principal_axes
 from onesided.model.row_space import RowSpace
@@ -140,10 +140,10 @@ class FactorAnalysisEM(Baseline):
 
 
 def _expected(rows: Rows, mean: Array, loadings: Array, noise: Array) -> Sums:
-    """What rows tell about columns, given the columns."""
+    """The columns' sufficient statistics, given the columns."""
     d, k = loadings.shape
-    known = np.zeros((d, (k + 1) * (k + 2) // 2))  # up to a covariance of zero
-    return rows.engine.posterior_sums(rows.engine.known(mean, loadings, noise, known, unit=rows.unit))
+    certain = np.zeros((d, (k + 1) * (k + 2) // 2))  # a covariance of zero
+    return rows.engine.posterior_sums(rows.engine.prepare_columns(mean, loadings, noise, certain, unit=rows.unit))
 
 
 def _maximised(sums: Sums, rows: Rows, noise: Array, least: float) -> tuple[Array, Array, Array]:

@@ -96,6 +96,7 @@ def _agrees(placed: Callable[[Panel], Panel]) -> bool:
     from onesided.arrays import host
     from onesided.engines.engine import engine_for
     from onesided.kernels import reference
+    from onesided.kernels.bundles import Rows
     from onesided.panels.panel import Panel
 
     rng = np.random.default_rng(0)
@@ -104,5 +105,5 @@ def _agrees(placed: Callable[[Panel], Panel]) -> bool:
     X, center = rng.normal(size=(6, 3)), rng.normal(size=6)
     engine = engine_for(placed(Panel(*rows, 6)))
     loss, gradient = engine.row_pass(engine.array(X), engine.array(center), 1.0, 0.0)
-    expected, expected_gradient = reference.row_pass(*rows, np.ones(3), 1.0, X, center)
+    expected, expected_gradient = reference.row_pass(Rows.of(*rows, np.ones(3)), 1.0, X, center)
     return bool(np.allclose(loss, expected) and np.allclose(host(gradient), expected_gradient))

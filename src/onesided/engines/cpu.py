@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from onesided.engines.engine import Engine, Sums, row_prior
+from onesided.engines.engine import Engine, means_from, row_prior
 from onesided.engines.threads import RowBlocks, Run, cut, in_order, workers
 from onesided.kernels import cpu, posterior
+from onesided.kernels.bundles import Columns, Rows, Sums
 from onesided.kernels.reference import to_half
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
@@ -26,8 +27,8 @@ SCORED_AT_A_TIME = 1 << 15  # rows and entries of a block that is scored
 SOLVED_AT_A_TIME = 1 << 21  # numbers of rows whose posteriors are handed out
 
 
-class Here:
-    """What engines have in common whose factors lie in the memory of this machine."""
+class NumpyEngine(Engine):
+    """Base of the engines whose factors are arrays of numpy in this process, wherever the rows are."""
 
     xp: ClassVar[Any] = np
 
@@ -39,36 +40,36 @@ class Here:
         """Standard normal numbers."""
         return rng.standard_normal(shape)
 
-    def own_terms(self, X: Array, counts: Array, squares: Array, effect: float, ridge: float, gradient: Array) -> float:
+    def diagonal_terms(
+        self, X: Array, counts: Array, squares: Array, effect: float, ridge: float, gradient: Array
+    ) -> float:
         """The terms of the diagonal; their gradient is added."""
-        return float(cpu.own_terms(X, counts, squares, effect, ridge, gradient))
+        return float(cpu.diagonal_terms(X, counts, squares, effect, ridge, gradient))
 
     def column_posterior(
         self, sums: Sums, fixed: Array, free: Array, precision: Array, prior: Array, linear: Array
     ) -> tuple[Array, Array, Array]:
-        """Columns given what rows tell about them; ``fixed`` is overwritten."""
+        """Columns given their sufficient statistics; ``fixed`` is overwritten."""
         width = len(free) * (len(free) + 1) // 2
 
-        def update(part: slice) -> Any:
-            told = (sums.second[part], sums.first[part], sums.squares[part])
-            return posterior.column_posterior(*told, fixed[part], free, precision[part], prior, linear[part])
+        def update(at: slice) -> Any:
+            return posterior.column_posterior(sums.taken(at), fixed[at], free, precision[at], prior, linear[at])
 
-        parts = list(chunks(len(fixed), width))
-        at, residual = fixed, np.empty_like(sums.squares)
-        spread = np.empty((len(fixed), width), sums.second.dtype)
-        for part, found in zip(parts, in_order(update, parts), strict=True):
-            at[part], spread[part], residual[part] = found
-        return at, spread, residual
+        slices = list(chunks(len(fixed), width))
+        residual, spread = np.empty_like(sums.squares), np.empty((len(fixed), width), sums.second.dtype)
+        for at, updated in zip(slices, in_order(update, slices), strict=True):
+            fixed[at], spread[at], residual[at] = updated
+        return fixed, spread, residual
 
 
-class CpuEngine(Here, RowBlocks):
+class CpuEngine(RowBlocks, NumpyEngine):
     """The engine of a panel in memory or in files.
 
     >>> CpuEngine(Panel.from_dense([[1.0, 2.0], [3.0, np.nan]])).column_means()
     array([2., 2.])
     """
 
-    where: Any = None
+    device_key: Any = None
 
     def __init__(self, panel: Panel, weights: Array | None = None) -> None:
         super().__init__(panel, weights)
@@ -81,46 +82,36 @@ class CpuEngine(Here, RowBlocks):
         return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
     def column_means(self) -> Array:
-        """Values are taken as differences from the column's first of positive weight: constants have exact means."""
+        """From the column's first value of positive weight."""
         seen, first = np.zeros(self.n_columns, dtype=bool), np.zeros(self.n_columns)
-        for there, values in self.map(
-            lambda rows: cpu.first_values(rows.indptr, rows.columns, rows.values, rows.weights, self.n_columns)
-        ):
+        for there, values in self.map(lambda rows: cpu.first_values(rows, self.n_columns)):
             first[there & ~seen] = values[there & ~seen]
             seen |= there
-        counts, _, sums, *_ = self.column_sums(first, 1.0)[0]
-        means = first + sums / np.where(seen, counts, 1.0)
-        return np.asarray(np.where(seen, means, counts @ means / (counts.sum() or 1.0)))
+        return np.asarray(means_from(self, first, passes=1))
 
     def column_sums(self, center: Array, scale: float) -> tuple[Array, Array]:
         """Seven sums for each column, one after the other, and three over all rows."""
-        sums, products = self.sum(
-            lambda rows: cpu.column_sums(rows.indptr, rows.columns, rows.values, rows.weights, center, scale)
-        )
+        sums, products = self.sum(lambda rows: cpu.column_sums(rows, center, scale))
         return np.ascontiguousarray(sums.T), products
 
     def row_pass(
         self, X: Array, center: Array, scale: float, effect: float, exact: bool = False
     ) -> tuple[float, Array]:
         """The loss and its gradient in X."""
-        about = cpu.lines(X, center, np.dtype(np.float64) if exact else self.dtype, effect)
-        loss, gradient = self.sum(
-            lambda rows: cpu.row_pass(rows.indptr, rows.columns, rows.values, rows.weights, scale, about)
-        )
-        return loss, gradient[:, about.rank - X.shape[1] :]
+        lines = cpu.lines(X, center, np.dtype(np.float64) if exact else self.dtype, effect)
+        loss, gradient = self.sum(lambda rows: cpu.row_pass(rows, scale, lines))
+        return loss, gradient[:, lines.rank - X.shape[1] :]
 
     def curvature(self, X: Array) -> Array:
         """Σ_{u∋j} w A_u for every column j."""
         factor = np.ascontiguousarray(X, dtype=self.dtype)
-        (blocks,) = self.sum(lambda rows: (cpu.curvature(rows.indptr, rows.columns, rows.weights, factor),))
+        (blocks,) = self.sum(lambda rows: (cpu.curvature(rows, factor),))
         return np.asarray(blocks)
 
     def gram_product(self, V: Array, center: Array, scale: float, effect: float) -> Array:
         """Weighted sums of products, M̂ᵀ diag(w) M̂ − τ²N, applied to the columns of V."""
-        around = (center, scale, effect, np.ascontiguousarray(V, dtype=np.float64))
-        (product,) = self.sum(
-            lambda rows: (cpu.gram_product(rows.indptr, rows.columns, rows.values, rows.weights, *around),)
-        )
+        V = np.ascontiguousarray(V, dtype=np.float64)
+        (product,) = self.sum(lambda rows: (cpu.gram_product(rows, center, scale, effect, V),))
         return np.asarray(product)
 
     def drawn(self) -> tuple[Engine, float]:
@@ -133,7 +124,7 @@ class CpuEngine(Here, RowBlocks):
         panel = self.panel
         return np.asarray(cpu.linked_columns(panel.indptr, panel.columns, self.weights, self.n_columns))
 
-    def known(
+    def prepare_columns(
         self,
         mean: Array,
         loadings: Array,
@@ -143,8 +134,8 @@ class CpuEngine(Here, RowBlocks):
         row_covariance: Array | None = None,
         unit: float = 1.0,
         exact: bool = False,
-    ) -> tuple[Any, ...]:
-        """As the kernels of row posteriors take it: rows are N(0, I) where nothing else is said."""
+    ) -> Columns:
+        """Columns and the prior of rows as kernels take them."""
         dtype = np.dtype(np.float64 if exact else self.dtype)
         d, k = loadings.shape
         prior, floor = row_prior(k, row_mean, row_covariance)
@@ -152,95 +143,76 @@ class CpuEngine(Here, RowBlocks):
         if spread is not None:
             information = cpu.padded(np.empty((d, 0), dtype), spread.shape[1])
             fill = posterior.column_information
-            parts = list(chunks(*spread.shape))
-            for _ in in_order(lambda at: fill(loadings[at], noise[at], spread[at], information[at]), parts):
+            slices = list(chunks(*spread.shape))
+            for _ in in_order(lambda at: fill(loadings[at], noise[at], spread[at], information[at]), slices):
                 pass
         wide = cpu.padded(loadings.astype(dtype, copy=False))
-        return unit, mean, wide, 1 / noise, information, to_half(prior).astype(dtype), floor, k
+        return Columns(unit, mean, wide, 1 / noise, information, to_half(prior).astype(dtype), floor, k)
 
-    def posterior_sums(self, known: tuple[Any, ...]) -> Sums:
-        """What rows tell about columns: some are solved at a time, and then tell all columns what they have to tell."""
-        center, information, k = known[1], known[4], known[-1]
+    def posterior_sums(self, columns: Columns) -> Sums:
+        """The columns' sufficient statistics: some rows are solved at a time, then accumulated column by column."""
+        information, k = columns.information, columns.n_loadings
         wide = cpu.padded(information[:0, :0], k + 1).shape[1]
         second = cpu.padded(information[:, :0], information.shape[1])
-        d = len(center)
+        d = len(columns.center)
         sums = Sums(second, np.zeros((d, wide)), np.zeros(d), np.zeros((k + 1) * (k + 2) // 2))
-        active = np.flatnonzero((self.weights > 0) & (self.panel.row_counts > 0))
-        starts, stops, weights = self.panel.indptr[:-1][active], self.panel.indptr[1:][active], self.weights[active]
-        held = np.concatenate([[0], np.cumsum(second.shape[1] + 2 * (stops - starts))])
+        rows = self.rows.taken(np.flatnonzero((self.weights > 0) & (self.panel.row_counts > 0)))
+        held = np.concatenate([[0], np.cumsum(second.shape[1] + 2 * (rows.stops - rows.starts))])
         with workers() as run:
             for first, last in cut(held, HELD):
-                parts = [slice(*part) for part in cut(held[first : last + 1], HELD // PIECES)]
-                rows = (starts[first:last], stops[first:last], weights[first:last])
-                self._tell(run, *rows, parts, known, sums)
+                pieces = [slice(*piece) for piece in cut(held[first : last + 1], HELD // PIECES)]
+                _accumulate(run, rows.taken(slice(first, last)), pieces, columns, sums)
         return sums
 
-    def _tell(
-        self,
-        run: Run,
-        starts: Array,
-        stops: Array,
-        weights: Array,
-        parts: list[slice],
-        known: tuple[Any, ...],
-        sums: Sums,
-    ) -> None:
-        """Solve some rows, part by part, and add what they tell to the sums."""
-        columns, information, k = self.panel.columns, known[4], known[-1]
-        entries = (columns, self.panel.values)
-        moments, means = (
-            cpu.padded(information[:0, :0], one.shape[1], len(starts)) for one in (sums.second, sums.first)
-        )
-        for c in range(0, information.shape[1], posterior.GROUP // information.itemsize):
-            add = partial(posterior.add_information, columns=columns, information=information, c=c)
-            run([partial(add, starts=starts[at], stops=stops[at], halves=moments[at]) for at in parts])
-
-        def solve(at: slice) -> Any:
-            posterior.solve_rows(starts[at], stops[at], *entries, *known, moments[at])
-            return posterior.row_moments(moments[at], weights[at], k, means[at])
-
-        by_column = partial(posterior.entries_by_column, starts, stops, *entries, *known[:2])
-        (met, begins, *entries_of), *totals = run([by_column, *(partial(solve, at) for at in parts)])
-        for total in totals:
-            sums.total[:] += total
-        told = (moments, means, sums.second, sums.first, sums.squares)
-        run(
-            [
-                partial(posterior.column_sums, met[low:high], begins[low : high + 1], *entries_of, *told)
-                for low, high in cut(begins, max(1, int(begins[-1]) // PIECES))
-            ]
-        )
-
-    def row_posteriors(self, known: tuple[Any, ...]) -> Iterator[Array]:
+    def row_posteriors(self, columns: Columns) -> Iterator[Array]:
         """Halves of (S, z) of all rows, some rows at a time, in order."""
-        panel, k = self.panel, known[-1]
+        panel, k = self.panel, columns.n_loadings
         half = (k + 1) * (k + 2) // 2
 
         def solve(block: tuple[int, int]) -> Array:
-            rows = slice(*block)
-            halves = cpu.padded(np.empty((rows.stop - rows.start, 0)), half)
-            starts, stops = panel.indptr[:-1][rows], panel.indptr[1:][rows]
-            posterior.row_posterior(starts, stops, panel.columns, panel.values, *known, halves)
+            rows = self.rows.taken(slice(*block))
+            halves = cpu.padded(np.empty((len(rows.starts), 0)), half)
+            posterior.row_posterior(rows, columns, halves)
             return np.asarray(halves[:, :half])
 
         rows_and_entries = panel.indptr + np.arange(panel.n_rows + 1)
         yield from in_order(solve, cut(rows_and_entries, max(1, SOLVED_AT_A_TIME // (k + 1) ** 2)))
 
-    def leave_one_out(self, known: tuple[Any, ...]) -> Array:
+    def leave_one_out(self, columns: Columns) -> Array:
         """For each row of positive weight, in order, five sums over its entries."""
-        panel, rows = self.panel, np.flatnonzero(self.weights)
-        starts, stops = panel.indptr[:-1][rows], panel.indptr[1:][rows]
-        blocks = cut(np.concatenate([[0], np.cumsum(1 + stops - starts)]), SCORED_AT_A_TIME)
-        parts = in_order(
-            lambda at: posterior.leave_one_out(
-                starts[slice(*at)], stops[slice(*at)], panel.columns, panel.values, *known
-            ),
-            blocks,
-        )
-        sums = np.empty((len(rows), 5))
-        for (first, last), part in zip(blocks, parts, strict=True):
-            sums[first:last] = part
+        rows = self.rows.taken(np.flatnonzero(self.weights))
+        blocks = cut(np.concatenate([[0], np.cumsum(1 + rows.stops - rows.starts)]), SCORED_AT_A_TIME)
+        scores = in_order(lambda block: posterior.leave_one_out(rows.taken(slice(*block)), columns), blocks)
+        sums = np.empty((len(rows.starts), 5))
+        for (first, last), scored in zip(blocks, scores, strict=True):
+            sums[first:last] = scored
         return sums
+
+
+def _accumulate(run: Run, rows: Rows, pieces: list[slice], columns: Columns, sums: Sums) -> None:
+    """Solve some rows, piece by piece, and add their moments to the columns' sufficient statistics."""
+    information = columns.information
+    moments, means = (
+        cpu.padded(information[:0, :0], table.shape[1], len(rows.starts)) for table in (sums.second, sums.first)
+    )
+    for c in range(0, information.shape[1], posterior.GROUP // information.itemsize):
+        run([partial(posterior.add_information, rows.taken(at), columns, c, moments[at]) for at in pieces])
+
+    def solve(at: slice) -> Any:
+        piece = rows.taken(at)
+        posterior.solve_rows(piece, columns, moments[at])
+        return posterior.row_moments(moments[at], piece.weights, columns.n_loadings, means[at])
+
+    by_column = partial(posterior.entries_by_column, rows, columns)
+    groups, *totals = run([by_column, *(partial(solve, at) for at in pieces)])
+    for total in totals:
+        sums.total[:] += total
+    run(
+        [
+            partial(posterior.column_sums, groups.taken(low, high), moments, means, sums)
+            for low, high in cut(groups.starts, max(1, int(groups.starts[-1]) // PIECES))
+        ]
+    )
 
 
 def drawn_weights(panel: PanelLike, weights: Array, entries: int) -> tuple[Array | None, float]:
@@ -253,9 +225,9 @@ def drawn_weights(panel: PanelLike, weights: Array, entries: int) -> tuple[Array
     pairs = panel.row_counts.astype(np.float64)
     pairs *= pairs - 1
     chosen = np.random.default_rng(0).random(len(pairs)) < entries / panel.n_entries
-    some = np.where(chosen, weights, 0.0)
-    share = float(some @ pairs) / float(weights @ pairs)
-    return (some, share) if share > 0 else (None, 1.0)
+    drawn = np.where(chosen, weights, 0.0)
+    share = float(drawn @ pairs) / float(weights @ pairs)
+    return (drawn, share) if share > 0 else (None, 1.0)
 
 
 def chunks(n: int, width: int) -> Iterator[slice]:

@@ -8,33 +8,23 @@ arrays of ``xp``, numpy or torch, that lie where the engine works; :meth:`Engine
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from onesided.engines.placement import place_of
+from onesided.kernels.bundles import Columns, Sums
 from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """What rows tell about columns; lines may be wider than they need be, as kernels have them."""
-
-    second: Any  # Σ w E[z̃ z̃ᵀ] of each column, lower halves, in the precision of the panel
-    first: Any  # Σ w e E[z̃]
-    squares: Any  # Σ w e²
-    total: Array  # Σ w E[z̃ z̃ᵀ] over all rows, on the host
 
 
 class Engine(Protocol):
     """Rows, and passes over them. What each pass computes is written in :mod:`onesided.kernels.reference`."""
 
     xp: ClassVar[Any]
-    where: Any  # that is, to be told from elsewhere
+    device_key: Any  # device identity, used as a cache key
     n_columns: int
     dtype: Any  # numpy's, of the values: the precision in which passes work
 
@@ -56,7 +46,7 @@ class Engine(Protocol):
     def row_pass(self, X: Any, center: Any, scale: float, effect: float, exact: bool = False) -> tuple[float, Any]:
         """The loss and its gradient in X, beside which stands a fixed column of ``effect`` if that is not zero."""
 
-    def own_terms(self, X: Any, counts: Any, squares: Any, effect: float, ridge: float, gradient: Any) -> float:
+    def diagonal_terms(self, X: Any, counts: Any, squares: Any, effect: float, ridge: float, gradient: Any) -> float:
         """The terms of the diagonal; their gradient is added."""
 
     def curvature(self, X: Any) -> Any:
@@ -71,7 +61,7 @@ class Engine(Protocol):
     def linked_columns(self) -> Array:
         """For each column, the smallest of those that chains of rows link it to."""
 
-    def known(
+    def prepare_columns(
         self,
         mean: Any,
         loadings: Any,
@@ -81,28 +71,42 @@ class Engine(Protocol):
         row_covariance: Array | None = None,
         unit: float = 1.0,
         exact: bool = False,
-    ) -> Any:
-        """What is known of columns and of rows in general, for the passes below; in doubles where ``exact``."""
+    ) -> Columns:
+        """Columns and the prior of rows as the passes below take them, in doubles where ``exact``.
 
-    def posterior_sums(self, known: Any) -> Sums:
-        """What rows of positive weight tell about columns."""
+        ``spread`` are the columns' posterior covariances; rows are N(0, I) unless their mean and covariance are given.
+        """
+
+    def posterior_sums(self, columns: Columns) -> Sums:
+        """The columns' sufficient statistics, over rows of positive weight; their total is on the host."""
 
     def column_posterior(
         self, sums: Sums, fixed: Any, free: Array, precision: Any, prior: Array, linear: Any
     ) -> tuple[Any, Any, Any]:
-        """Columns given what rows tell about them; ``fixed`` is overwritten."""
+        """Columns given their sufficient statistics; ``fixed`` is overwritten."""
 
-    def row_posteriors(self, known: Any) -> Iterator[Array]:
+    def row_posteriors(self, columns: Columns) -> Iterator[Array]:
         """Halves of (S, z) of all rows, on the host: some rows at a time, in order."""
 
-    def leave_one_out(self, known: Any) -> Any:
+    def leave_one_out(self, columns: Columns) -> Any:
         """For each row of positive weight, in order, five sums over its entries."""
+
+
+def means_from(engine: Engine, start: Any, passes: int) -> Any:
+    """The weighted mean of each column, of all entries for a column never seen, as corrections of a start.
+
+    Values are taken as differences from it, so that constants have exact means.
+    """
+    for _ in range(passes):
+        counts, _, sums, *_ = engine.column_sums(start, 1.0)[0]
+        start = start + sums / engine.xp.where(counts > 0, counts, 1.0)
+    return engine.xp.where(counts > 0, start, counts @ start / (counts.sum() or 1.0))
 
 
 def row_prior(k: int, row_mean: Array | None, row_covariance: Array | None) -> tuple[Array, float]:
     """The prior of rows as kernels take it: Σ⁻¹ and −Σ⁻¹m over (1, z), and the smallest eigenvalue of Σ⁻¹.
 
-    Rows are N(0, I) where nothing else is said.
+    Rows are N(0, I) by default.
 
     >>> row_prior(1, np.ones(1), np.array([[4.0]]))
     (array([[ 0.  , -0.25],
@@ -117,7 +121,7 @@ def row_prior(k: int, row_mean: Array | None, row_covariance: Array | None) -> t
 
 
 def engine_for(panel: PanelLike, weights: Array | None = None) -> Engine:
-    """The engine of a panel, with its own row weights or others: its place's, or this machine's processor.
+    """The engine of a panel, with the panel's row weights or others: its place's, or this machine's processor.
 
     >>> from onesided.panels.panel import Panel
     >>> type(engine_for(Panel.from_dense([[1.0, 2.0]]))).__name__

@@ -40,11 +40,12 @@ from torch import Tensor
 
 from onesided.arrays import host
 from onesided.engines.cpu import SAMPLED_ENTRIES, drawn_weights
-from onesided.engines.engine import Engine, Sums, row_prior
+from onesided.engines.engine import Engine, means_from, row_prior
 from onesided.engines.placement import PairPass, Place
 from onesided.engines.threads import cut
 from onesided.errors import InputError, counted
 from onesided.kernels import gpu, gpu_pairs
+from onesided.kernels.bundles import Columns, Sums
 from onesided.kernels.reference import to_half
 from onesided.memory import memory_in_words
 from onesided.panels.panel import Panel
@@ -240,14 +241,14 @@ class GpuEngine(Engine):
     xp: ClassVar[Any] = torch
 
     def __init__(self, place: GpuPlace, panel: Panel, weights: Array, only_weighed: bool = False) -> None:
-        self.place, self.where, self.n_columns, self.n_rows = place, place.device, panel.n_columns, panel.n_rows
+        self.place, self.device_key, self.n_columns, self.n_rows = place, place.device, panel.n_columns, panel.n_rows
         self.dtype = panel.values.dtype
         self._panel, self._all_weights, self._some = panel, weights, None
         self._weights = place.weights(weights)
         if only_weighed and not place.streamed:
-            counted = [one > 0 for one in self._weights]
-            self._some = [rows.taken(one) for rows, one in zip(place.blocks(), counted, strict=True)]
-            self._weights = [weights[one] for weights, one in zip(self._weights, counted, strict=True)]
+            counted = [block > 0 for block in self._weights]
+            self._some = [rows.taken(mask) for rows, mask in zip(place.blocks(), counted, strict=True)]
+            self._weights = [block[mask] for block, mask in zip(self._weights, counted, strict=True)]
         self._centred: dict[tuple[int, torch.dtype], tuple[Tensor, float, Tensor]] = {}
 
     def array(self, values: Any) -> Tensor:
@@ -273,7 +274,7 @@ class GpuEngine(Engine):
             yield k, rows, weights
 
     def _around(self, k: int, rows: gpu.Rows, center: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
-        """Centred values of a block, kept while the same are asked for."""
+        """Centred values of a block, kept until others are needed."""
         before = self._centred.get((k, dtype))
         if before is not None and before[0] is center and before[1] == scale:
             return before[2]
@@ -284,12 +285,8 @@ class GpuEngine(Engine):
         return e
 
     def column_means(self) -> Tensor:
-        """Of differences from a first mean, so that constants have exact means."""
-        first = torch.zeros(self.n_columns, dtype=torch.float64, device=self.place.device)
-        for _ in range(2):
-            counts, _, sums, *_ = self.column_sums(first, 1.0)[0]
-            first = first + sums / torch.where(counts > 0, counts, 1.0)
-        return torch.where(counts > 0, first, counts @ first / (counts.sum() or 1.0))
+        """From zero, in two passes."""
+        return means_from(self, torch.zeros(self.n_columns, dtype=torch.float64, device=self.place.device), passes=2)
 
     def column_sums(self, center: Tensor, scale: float) -> tuple[Tensor, Array]:
         """Seven sums for each column, one after the other, and three over all rows."""
@@ -318,11 +315,11 @@ class GpuEngine(Engine):
             gradient = slope if gradient is None else gradient.add_(slope)
         return float(loss), gradient
 
-    def own_terms(
+    def diagonal_terms(
         self, X: Tensor, counts: Tensor, squares: Tensor, effect: float, ridge: float, gradient: Tensor
     ) -> float:
         """The terms of the diagonal; their gradient is added."""
-        return float(gpu.own_terms(X, counts, squares, effect, ridge, gradient))
+        return float(gpu.diagonal_terms(X, counts, squares, effect, ridge, gradient))
 
     def curvature(self, X: Tensor) -> Tensor:
         """Σ_{u∋j} w A_u for every column j."""
@@ -355,7 +352,7 @@ class GpuEngine(Engine):
             if torch.equal(above, before):
                 return host(above).astype(np.int64)
 
-    def known(
+    def prepare_columns(
         self,
         mean: Tensor,
         loadings: Tensor,
@@ -365,47 +362,44 @@ class GpuEngine(Engine):
         row_covariance: Array | None = None,
         unit: float = 1.0,
         exact: bool = False,
-    ) -> Any:
-        """Means and their unit, and the rest as the kernels take it: rows are N(0, I) where nothing else is said."""
+    ) -> Columns:
+        """Columns and the prior of rows as kernels take them."""
         k, dtype = loadings.shape[1], torch.float64 if exact else self.place.dtype
         prior, floor = row_prior(k, row_mean, row_covariance)
         information = torch.zeros((0, 0), dtype=dtype, device=loadings.device)
         if spread is not None:
             information = gpu.column_information(loadings, noise, spread).to(dtype)
         halves = self.array(to_half(prior)).to(dtype)
-        return mean, unit, gpu.Known(loadings.to(dtype), 1 / noise, information, halves, floor)
+        return Columns(unit, mean, loadings.to(dtype), 1 / noise, information, halves, floor, k)
 
-    def posterior_sums(self, known: Any) -> Sums:
-        """What rows of positive weight tell about columns."""
-        center, unit, columns = known
-        totals: list[Tensor] = []
+    def posterior_sums(self, columns: Columns) -> Sums:
+        """The columns' sufficient statistics, over rows of positive weight."""
+        sums: Sums | None = None
         for k, rows, weights in self._blocks():
-            e = self._around(k, rows, center, unit, columns.loadings.dtype)
-            parts = gpu.posterior_sums(rows, e, weights, columns)
-            totals = [a + b for a, b in zip(totals, parts, strict=True)] if totals else list(parts)
-        second, first, squares, total = totals
-        return Sums(second, first, squares, host(total))
+            e = self._around(k, rows, columns.center, columns.unit, columns.loadings.dtype)
+            block = gpu.posterior_sums(rows, e, weights, columns)
+            sums = block if sums is None else Sums(*(a + b for a, b in zip(sums, block, strict=True)))
+        assert sums is not None  # there is a block, if an empty one
+        return sums._replace(total=host(sums.total))
 
     def column_posterior(
         self, sums: Sums, fixed: Tensor, free: Array, precision: Tensor, prior: Array, linear: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Columns given what rows tell about them; ``fixed`` is overwritten."""
+        """Columns given their sufficient statistics; ``fixed`` is overwritten."""
         freed, prior_there = self.place.tensor(free), self.array(prior)
         spread, residual = torch.empty_like(sums.second), torch.empty_like(sums.squares)
         step = max(1, gpu.CHUNK // (8 * (len(free) + 1) ** 2))
         for start in range(0, len(fixed), step):
-            part = slice(start, start + step)
-            told = (sums.second[part], sums.first[part], sums.squares[part])
-            fixed[part], spread[part], residual[part] = gpu.column_posterior(
-                *told, fixed[part], freed, precision[part], prior_there, linear[part]
+            at = slice(start, start + step)
+            fixed[at], spread[at], residual[at] = gpu.column_posterior(
+                sums.taken(at), fixed[at], freed, precision[at], prior_there, linear[at]
             )
         return fixed, spread, residual
 
-    def row_posteriors(self, known: Any) -> Iterator[Array]:
+    def row_posteriors(self, columns: Columns) -> Iterator[Array]:
         """Halves of (S, z) of all rows, on the host: a block at a time."""
-        center, unit, columns = known
         for _, rows, _ in self._blocks():
-            e = gpu.centred(rows, center, unit, columns.loadings.dtype)
+            e = gpu.centred(rows, columns.center, columns.unit, columns.loadings.dtype)
             halves = gpu.row_posterior(rows, e, columns)
             in_order = torch.empty_like(halves)
             in_order[rows.order] = halves
@@ -418,15 +412,14 @@ class GpuEngine(Engine):
         some = rows.taken(weights > 0) if alike else rows
         weighed = None if alike else weights
         sums = gpu_pairs.pair_moments(some.indptr, some.columns, some.values, weighed, self.n_columns)
-        return tuple(one for one in sums if one is not None)
+        return tuple(field for field in sums if field is not None)
 
-    def leave_one_out(self, known: Any) -> Tensor:
+    def leave_one_out(self, columns: Columns) -> Tensor:
         """For each row of positive weight, in order, five sums over its entries."""
-        center, unit, columns = known
         scores = torch.zeros((self.n_rows, 5), dtype=torch.float64, device=self.place.device)
         for k, rows, weights in self._blocks():
             counted = weights > 0
             some = rows if bool(counted.all()) else rows.taken(counted)
-            e = gpu.centred(some, center, unit, columns.loadings.dtype)
+            e = gpu.centred(some, columns.center, columns.unit, columns.loadings.dtype)
             scores[self.place.edges[k][0] + some.order] = gpu.leave_one_out(some, e, columns)
         return scores[self.place.tensor(self._all_weights > 0)]

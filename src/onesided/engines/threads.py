@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from threading import Condition, Lock
@@ -22,6 +21,7 @@ import numpy.typing as npt
 
 from onesided.errors import InputError
 from onesided.kernels import cpu
+from onesided.kernels.bundles import Rows
 from onesided.panels.panel import Panel
 
 Array = npt.NDArray[Any]
@@ -35,12 +35,12 @@ MOST_BLOCKS = 64
 
 def thread_count() -> int:
     """Threads in use: the environment variable ``ONESIDED_NUM_THREADS``, or every core this process may use."""
-    asked = os.environ.get(THREADS_VARIABLE, "")
-    if not asked:
+    setting = os.environ.get(THREADS_VARIABLE, "")
+    if not setting:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not asked.isdigit() or int(asked) < 1:
-        raise InputError(f"{THREADS_VARIABLE}={asked!r}: expected a whole number of at least 1")
-    return int(asked)
+    if not setting.isdigit() or int(setting) < 1:
+        raise InputError(f"{THREADS_VARIABLE}={setting!r}: expected a whole number of at least 1")
+    return int(setting)
 
 
 class _BlasLimit:
@@ -69,7 +69,7 @@ _limit = _BlasLimit()
 
 
 def single_blas_thread() -> AbstractContextManager[None]:
-    """Hold BLAS to one thread: for repeatable sums, and because our own threads fill the cores."""
+    """Hold BLAS to one thread: for repeatable sums, and because our threads fill the cores."""
     return _limit.hold()
 
 
@@ -126,18 +126,8 @@ def workers() -> Iterator[Run]:
             yield lambda calls: [future.result() for future in [pool.submit(call) for call in calls]]
 
 
-@dataclass(frozen=True)
-class Block:
-    """Some whole rows, as the kernels take them: pointers into shared columns and values, own weights."""
-
-    indptr: Array
-    columns: Array
-    values: Array
-    weights: Array
-
-
 class RowBlocks:
-    """Holds the rows of a panel in blocks, with its own weights or others, and runs passes over them.
+    """Holds the rows of a panel in blocks, with the panel's weights or others, and runs passes over them.
 
     >>> engine = RowBlocks(Panel.from_dense([[1.0, 1.0], [np.nan, 1.0]]))
     >>> engine.sum(lambda block: (block.weights.sum(),))
@@ -145,21 +135,20 @@ class RowBlocks:
     """
 
     def __init__(self, panel: Panel, weights: Array | None = None) -> None:
-        weights = panel.row_weights if weights is None else weights
+        weights = (panel.row_weights if weights is None else weights).view()
+        weights.flags.writeable = False  # as those of panels are: kernels are compiled once for both
+        self.rows = Rows.of(panel.indptr, panel.columns, panel.values, weights)
         # A block's result is as large as the factor: blocks much smaller than it would only move memory. Still, there
         # are four for threads to share where they are not smaller than the factor itself.
         few = max(2 * panel.n_columns, min(16 * panel.n_columns, -(-panel.n_entries // 4)))
         size = max(SMALLEST_BLOCK, few, -(-panel.n_entries // MOST_BLOCKS))
-        self.blocks = [
-            Block(panel.indptr[first : last + 1], panel.columns, panel.values, weights[first:last])
-            for first, last in cut(panel.indptr, size)
-        ]
+        self.blocks = [self.rows.taken(slice(*block)) for block in cut(panel.indptr, size)]
 
-    def map(self, task: Callable[[Block], Result]) -> Iterator[Result]:
+    def map(self, task: Callable[[Rows], Result]) -> Iterator[Result]:
         """What ``task`` returns for each block, in order."""
         return in_order(task, self.blocks)
 
-    def sum(self, task: Callable[[Block], tuple[Any, ...]]) -> tuple[Any, ...]:
+    def sum(self, task: Callable[[Rows], tuple[Any, ...]]) -> tuple[Any, ...]:
         """The element-wise sum over blocks of what ``task`` returns, in double precision."""
         threads = min(thread_count(), len(self.blocks))
         total = _Total(task, self.blocks, held=threads + 1)
@@ -178,7 +167,7 @@ class RowBlocks:
 class _Total:
     """A sum over blocks that threads work on together, each added in its turn by the thread that comes to it."""
 
-    def __init__(self, task: Callable[[Block], tuple[Any, ...]], blocks: Sequence[Block], held: int) -> None:
+    def __init__(self, task: Callable[[Rows], tuple[Any, ...]], blocks: Sequence[Rows], held: int) -> None:
         self.parts: list[Array] = []
         self._task, self._blocks, self._held = task, blocks, held
         self._begun, self._added, self._waiting = 0, 0, dict[int, tuple[Any, ...]]()

@@ -32,11 +32,12 @@ import numpy.typing as npt
 
 from onesided.arrays import host, like, namespace
 from onesided.engines.cpu import chunks
-from onesided.engines.engine import Sums, engine_for
+from onesided.engines.engine import engine_for
 from onesided.engines.threads import single_blas_thread
 from onesided.fitting.moment_solution import NOISE_FLOOR
 from onesided.fitting.setting import Center, Fit, Refinement
 from onesided.fitting.solvers.result import Progress
+from onesided.kernels.bundles import Columns, Sums
 from onesided.kernels.reference import from_half
 from onesided.model.axes import principal_rotation
 from onesided.model.row_space import RowSpace
@@ -111,7 +112,7 @@ def refine(
 
         while columns.free.any() and done < passes and not (done > 1 and change < TOLERANCE):
             last = columns.moving()
-            columns = columns.updated(rows.engine.posterior_sums(columns.known(rows)), rows)
+            columns = columns.updated(rows.engine.posterior_sums(columns.prepared(rows)), rows)
             done, change = done + 1, _change(last, columns.moving())
             save()
             if progress is not None:
@@ -224,10 +225,10 @@ class _Columns:
         """The noise by which a pass weighs the columns."""
         return self.xp.full_like(self.noise, self.mean_noise) if self.alike else self.noise
 
-    def known(self, rows: Rows) -> Any:
-        """As passes take it."""
+    def prepared(self, rows: Rows) -> Columns:
+        """As passes take them."""
         of_rows = (self.row_mean, self.row_covariance, self.unit)
-        return rows.engine.known(self.center, self.loadings, self.weighed_by, self.spread, *of_rows)
+        return rows.engine.prepare_columns(self.center, self.loadings, self.weighed_by, self.spread, *of_rows)
 
     def updated(self, sums: Sums, rows: Rows) -> _Columns:
         """The columns after a pass, given the rows' sufficient statistics."""
@@ -258,7 +259,7 @@ class _Columns:
 
     def with_own_noise(self, rows: Rows) -> _Columns:
         """The same columns with the noise that each has when each is weighed by its own."""
-        sums = rows.engine.posterior_sums(replace(self, alike=False).known(rows))
+        sums = rows.engine.posterior_sums(replace(self, alike=False).prepared(rows))
         at = self.xp.column_stack([self.xp.zeros_like(self.center), self.loadings])
         a, c = np.tril_indices(at.shape[1])
         twice = like(at, np.where(a == c, 1.0, 2.0))

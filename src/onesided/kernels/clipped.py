@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onesided.kernels.bundles import Rows
+from onesided.kernels.cpu import longest_row
 from onesided.kernels.jit import jit
 from onesided.kernels.reference import WITHIN
 
@@ -18,35 +20,23 @@ Array = npt.NDArray[Any]
 
 
 @jit
-def clipped_pass(
-    indptr: Array,
-    columns: Array,
-    values: Array,
-    means: Array,
-    Z: Array,
-    X: Array,
-    effect: float,
-    clip: float,
-    unit: float,
-) -> Array:
+def clipped_pass(rows: Rows, means: Array, Z: Array, X: Array, effect: float, clip: float, unit: float) -> Array:
+    starts, stops, columns, values, _ = rows
     r, k = Z.shape[1], X.shape[1]
     total = np.zeros(Z.shape)
-    A, b, own = np.empty((k, r)), np.empty(r), np.empty(r)
-    longest = 1
-    for u in range(len(indptr) - 1):
-        longest = max(longest, indptr[u + 1] - indptr[u])
-    G = np.empty((longest, r))
-    for u in range(len(indptr) - 1):
-        start, m = indptr[u], indptr[u + 1] - indptr[u]
+    A, b, s = np.empty((k, r)), np.empty(r), np.empty(r)
+    G = np.empty((longest_row(rows), r))
+    for u in range(len(starts)):
+        start, m = starts[u], stops[u] - starts[u]
         if m < 2:
             continue
-        A[:], b[:], own[:] = 0.0, 0.0, 0.0
+        A[:], b[:], s[:] = 0.0, 0.0, 0.0
         for entry in range(start, start + m):
             j = columns[entry]
             e = values[entry] - means[j]
             for q in range(r):
                 b[q] += e * Z[j, q]
-                own[q] += Z[j, q]
+                s[q] += Z[j, q]
             for a in range(k):
                 for q in range(r):
                     A[a, q] += X[j, a] * Z[j, q]
@@ -58,7 +48,7 @@ def clipped_pass(
             for a in range(k):
                 alone += X[j, a] * X[j, a]
             for q in range(r):
-                value = effect * own[q] - e * b[q] - alone * Z[j, q]
+                value = effect * s[q] - e * b[q] - alone * Z[j, q]
                 for a in range(k):
                     value += X[j, a] * A[a, q]
                 G[i, q] = value / m

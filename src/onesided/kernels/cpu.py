@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from onesided.kernels.bundles import Rows
 from onesided.kernels.jit import jit
 from onesided.kernels.llvm import (
     BYTES,
@@ -96,10 +97,11 @@ def linked_columns(indptr: Array, columns: Array, weights: Array, n_columns: int
 
 
 @jit
-def _longest(indptr: Array) -> int:
+def longest_row(rows: Rows) -> int:
+    """Entries of the row that has most, at least one."""
     longest = 1
-    for u in range(len(indptr) - 1):
-        longest = max(longest, indptr[u + 1] - indptr[u])
+    for u in range(len(rows.starts)):
+        longest = max(longest, rows.stops[u] - rows.starts[u])
     return longest
 
 
@@ -146,29 +148,28 @@ def add(total: Array, part: Array) -> None:
 
 
 @jit
-def first_values(indptr: Array, columns: Array, values: Array, weights: Array, n_columns: int) -> tuple[Array, Array]:
+def first_values(rows: Rows, n_columns: int) -> tuple[Array, Array]:
     seen, first = np.zeros(n_columns, np.bool_), np.zeros(n_columns)
-    for u in range(len(indptr) - 1):
-        if weights[u] == 0:
+    for u in range(len(rows.starts)):
+        if rows.weights[u] == 0:
             continue
-        for entry in range(indptr[u], indptr[u + 1]):
-            j = columns[entry]
+        for entry in range(rows.starts[u], rows.stops[u]):
+            j = rows.columns[entry]
             if not seen[j]:
-                seen[j], first[j] = True, values[entry]
+                seen[j], first[j] = True, rows.values[entry]
     return seen, first
 
 
 @jit
-def column_sums(
-    indptr: Array, columns: Array, values: Array, weights: Array, center: Array, scale: float
-) -> tuple[Array, Array]:
+def column_sums(rows: Rows, center: Array, scale: float) -> tuple[Array, Array]:
+    starts, stops, columns, values, weights = rows
     sums, products, unit = np.zeros((len(center), 7)), np.zeros(3), 1.0 / scale
-    for u in range(len(indptr) - 1):
-        w, m = weights[u], indptr[u + 1] - indptr[u]
+    for u in range(len(starts)):
+        w, m = weights[u], stops[u] - starts[u]
         if w == 0:
             continue
         first, second, fourth = 0.0, 0.0, 0.0
-        for entry in range(indptr[u], indptr[u + 1]):
+        for entry in range(starts[u], stops[u]):
             j = columns[entry]
             e = unit * (values[entry] - center[j])
             e2 = e * e
@@ -192,8 +193,8 @@ class Lines(NamedTuple):
     """What a row pass looks up of a column, laid out so that it lies together.
 
     A line of ``factor`` holds x_j, ``rank`` numbers, and is filled up to a whole number of pieces. The center of a
-    column is the sum of two numbers, for in single precision one would not tell it closely enough: they stand in the
-    column's line of ``center`` from ``at`` on. That is the factor itself, after x_j, where a line has room for them.
+    column is the sum of two numbers, for in single precision one would not be close enough: they stand in the column's
+    line of ``center`` from ``at`` on. That is the factor itself, after x_j, where a line has room for them.
     """
 
     factor: Array
@@ -208,12 +209,13 @@ def lines(X: Array, center: Array, dtype: Any, effect: float = 0.0) -> Lines:
     factor = padded(np.empty((len(X), 0), dtype), rank)
     room = factor.shape[1] - rank >= 2
     made = Lines(factor, rank, factor if room else np.empty((len(X), 2), dtype), rank if room else 0)
-    _fill(X, center, effect, *made)
+    _fill(X, center, effect, made)
     return made
 
 
 @jit
-def _fill(X: Array, middle: Array, effect: float, factor: Array, rank: int, center: Array, at: int) -> None:
+def _fill(X: Array, middle: Array, effect: float, lines: Lines) -> None:
+    factor, rank, center, at = lines
     first = rank - X.shape[1]
     for j in range(X.shape[0]):
         for c in range(first):
@@ -224,36 +226,23 @@ def _fill(X: Array, middle: Array, effect: float, factor: Array, rank: int, cent
         center[j, at + 1] = middle[j] - center[j, at]
 
 
-def row_pass(
-    indptr: Array, columns: Array, values: Array, weights: Array, scale: float, about: Lines
-) -> tuple[float, Array]:
+def row_pass(rows: Rows, scale: float, lines: Lines) -> tuple[float, Array]:
     """The room for it comes from numpy, which asks for large pages: lines far apart are found sooner in them."""
-    width, longest = about.factor.shape[1], int(np.max(np.diff(indptr), initial=0))
-    gradient, B, A = (padded(about.factor[:0, :0], width, n) for n in (len(about.factor), longest + 4, width))
-    loss = _row_pass(indptr, columns, values, weights, scale, *about, gradient, B, A)
-    return loss, gradient[:, : about.rank]
+    width, longest = lines.factor.shape[1], int(np.max(rows.stops - rows.starts, initial=0))
+    gradient, B, A = (padded(lines.factor[:0, :0], width, n) for n in (len(lines.factor), longest + 4, width))
+    loss = _row_pass(rows, scale, lines, gradient, B, A)
+    return loss, gradient[:, : lines.rank]
 
 
 @jit
-def _row_pass(
-    indptr: Array,
-    columns: Array,
-    values: Array,
-    weights: Array,
-    scale: float,
-    X: Array,
-    rank: int,
-    center: Array,
-    at: int,
-    gradient: Array,
-    B: Array,
-    A: Array,
-) -> float:
+def _row_pass(rows: Rows, scale: float, lines: Lines, gradient: Array, B: Array, A: Array) -> float:
     """Long rows go through A (r × r), those much shorter than the rank through G = BBᵀ.
 
     ‖A‖² = ‖G‖², ‖b‖² = vᵀGv, and the gradient of the row's block is 2w (BA − vbᵀ) or 2w (G − vvᵀ) B: 2w times a left
     matrix times a right one, less v times another.
     """
+    starts, stops, columns, values, weights = rows
+    X, rank, center, at = lines
     width, step = X.shape[1], lanes(X)
     even = rank + rank % 2
     short = max(3, 2 * rank // 3 if width > step else 0)
@@ -261,8 +250,8 @@ def _row_pass(
     v, unit = np.empty(len(B), X.dtype), 1.0 / scale
     last = len(columns) - AHEAD - 4 if X.size * X.itemsize > NEAR else -1  # entry at which lines are still fetched
     loss = 0.0
-    for u in range(len(indptr) - 1):
-        start, m, w = indptr[u], indptr[u + 1] - indptr[u], X.dtype.type(weights[u])
+    for u in range(len(starts)):
+        start, m, w = starts[u], stops[u] - starts[u], X.dtype.type(weights[u])
         if m == 0 or w == 0:
             continue
         for c in range(0, width, step):
@@ -306,7 +295,7 @@ def _row_pass(
 
 
 @jit
-def own_terms(X: Array, counts: Array, squares: Array, effect: float, ridge: float, gradient: Array) -> float:
+def diagonal_terms(X: Array, counts: Array, squares: Array, effect: float, ridge: float, gradient: Array) -> float:
     loss = 0.0
     for j in range(X.shape[0]):
         length = 0.0
@@ -321,13 +310,14 @@ def own_terms(X: Array, counts: Array, squares: Array, effect: float, ridge: flo
 
 
 @jit
-def curvature(indptr: Array, columns: Array, weights: Array, X: Array) -> Array:
+def curvature(rows: Rows, X: Array) -> Array:
+    starts, stops, columns, _, weights = rows
     r = X.shape[1]
     blocks = np.zeros((X.shape[0], r, r), X.dtype)
-    block = np.empty((_longest(indptr), r), X.dtype)
+    block = np.empty((longest_row(rows), r), X.dtype)
     A = np.empty((r, r), X.dtype)
-    for u in range(len(indptr) - 1):
-        start, m, w = indptr[u], indptr[u + 1] - indptr[u], X.dtype.type(weights[u])
+    for u in range(len(starts)):
+        start, m, w = starts[u], stops[u] - starts[u], X.dtype.type(weights[u])
         if m == 0 or w == 0:
             continue
         B = block[:m]
@@ -345,23 +335,22 @@ def curvature(indptr: Array, columns: Array, weights: Array, X: Array) -> Array:
 
 
 @jit
-def gram_product(
-    indptr: Array, columns: Array, values: Array, weights: Array, center: Array, scale: float, effect: float, V: Array
-) -> Array:
+def gram_product(rows: Rows, center: Array, scale: float, effect: float, V: Array) -> Array:
+    starts, stops, columns, values, weights = rows
     r = V.shape[1]
     product = np.zeros((V.shape[0], r))
     coordinate, total, unit = np.empty(r), np.empty(r), 1.0 / scale
-    for u in range(len(indptr) - 1):
+    for u in range(len(starts)):
         if weights[u] == 0:
             continue
         coordinate[:], total[:] = 0.0, 0.0
-        for entry in range(indptr[u], indptr[u + 1]):
+        for entry in range(starts[u], stops[u]):
             j = columns[entry]
             e = unit * (values[entry] - center[j])
             for c in range(r):
                 coordinate[c] += e * V[j, c]
                 total[c] += V[j, c]
-        for entry in range(indptr[u], indptr[u + 1]):
+        for entry in range(starts[u], stops[u]):
             j = columns[entry]
             e = unit * (values[entry] - center[j])
             for c in range(r):

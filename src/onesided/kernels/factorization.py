@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onesided.kernels.bundles import Rows
 from onesided.kernels.jit import jit
 
 Array = npt.NDArray[Any]
 
 
 @jit
-def entry_pass(
-    indptr: Array, columns: Array, values: Array, weights: Array, X: Array, Y: Array, GX: Array
-) -> tuple[float, Array]:
+def entry_pass(rows: Rows, X: Array, Y: Array, GX: Array) -> tuple[float, Array]:
     """``GX``, as large as X, is filled."""
+    starts, stops, columns, values, weights = rows
     width = X.shape[1]
     loss, GY = 0.0, np.zeros((Y.shape[0], width))
-    for u in range(len(indptr) - 1):
+    for u in range(len(starts)):
         GX[u, :] = 0.0
         w = weights[u]
         if w == 0:
             continue
-        for entry in range(indptr[u], indptr[u + 1]):
+        for entry in range(starts[u], stops[u]):
             j = columns[entry]
             e = -np.float64(values[entry])
             for c in range(width):
@@ -58,17 +58,17 @@ def pair_values(first: int, indptr: Array, columns: Array, left: Array, right: A
 @jit
 def pair_product(first: int, indptr: Array, columns: Array, values: Array, V: Array) -> Array:
     width = V.shape[1]
-    product, own = np.zeros_like(V), np.empty(width)
+    product, line = np.zeros_like(V), np.empty(width)
     for k in range(len(indptr) - 1):
         i = first + k
-        own[:] = 0.0
+        line[:] = 0.0
         for entry in range(indptr[k], indptr[k + 1]):
             j, value = columns[entry], values[entry]
             for c in range(width):
-                own[c] += value * V[j, c]
+                line[c] += value * V[j, c]
             if i != j:
                 for c in range(width):
                     product[j, c] += value * V[i, c]
         for c in range(width):
-            product[i, c] += own[c]
+            product[i, c] += line[c]
     return product

@@ -83,11 +83,11 @@ def short_rows(
     start, stop = tl.load(tiles + 4 * t), tl.load(tiles + 4 * t + 1)
     row, length, unit = tl.load(tiles + 4 * t + 2), tl.load(tiles + 4 * t + 3), tl.load(units)
     lane = tl.arange(0, 32)
-    at, own = start + lane, lane // length
+    at, place = start + lane, lane // length
     there = at < stop
     j = tl.load(columns + at, mask=there, other=0)
     v = tl.load(values + at, mask=there, other=0.0)
-    w = tl.load(weights + row + own, mask=there, other=0.0)
+    w = tl.load(weights + row + place, mask=there, other=0.0)
     high, low = _lines(X, j, there, R, FAR, HALVES)
     if HALVES:
         K = tl.dot(high, tl.trans(high))
@@ -96,8 +96,8 @@ def short_rows(
     else:
         K = tl.dot(high, tl.trans(high), input_precision="ieee", out_dtype=high.dtype)
     vv = v[:, None] * v[None, :]
-    own = tl.where(there, own, -1 - lane)
-    same = own[:, None] == own[None, :]
+    place = tl.where(there, place, -1 - lane)
+    same = place[:, None] == place[None, :]
     tl.store(losses + t, 0.5 * tl.sum(tl.where(same, K * (K - 2.0 * vv), 0.0) * w[:, None]))
     E = tl.where(same, K - vv, 0.0)
     if HALVES:
@@ -288,7 +288,7 @@ def leave_one_out(
     S, z = tl.where(low > 0, whole, 0.0), tl.sum(tl.where(a == 0, whole, 0.0), 0)[None, :]
     A, lane = tl.zeros((K, K), tl.float64), tl.arange(0, B)
     score, squares = tl.zeros((B,), tl.float64), tl.zeros((B,), tl.float64)
-    relative, fourths, own = tl.zeros((B,), tl.float64), tl.zeros((B,), tl.float64), tl.zeros((B,), tl.float64)
+    relative, fourths, diagonal = tl.zeros((B,), tl.float64), tl.zeros((B,), tl.float64), tl.zeros((B,), tl.float64)
     for first in range(start, stop, B):
         at = first + lane
         there = at < stop
@@ -319,12 +319,12 @@ def leave_one_out(
         squares += tl.where(there, residual * residual, 0.0)
         relative += tl.where(there, square, 0.0)
         fourths += tl.where(there, square * square, 0.0)
-        own += tl.where(there, (gamma / left * h) * (gamma / left * h), 0.0)
+        diagonal += tl.where(there, (gamma / left * h) * (gamma / left * h), 0.0)
         scaled = y * tl.sqrt(gamma / left)[:, None]
         A += tl.dot(tl.trans(scaled), scaled, input_precision="ieee", out_dtype=tl.float64)
     SA = tl.dot(S, A, input_precision="ieee", out_dtype=tl.float64)
     m = (stop - start).to(tl.float64)
-    overlap = m + tl.sum(SA * tl.trans(SA)) - tl.sum(own)
+    overlap = m + tl.sum(SA * tl.trans(SA)) - tl.sum(diagonal)
     to = scores + 5 * u
     tl.store(to, tl.sum(score))
     tl.store(to + 1, tl.sum(squares))

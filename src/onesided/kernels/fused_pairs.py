@@ -23,7 +23,7 @@ def add_products(
     k = tl.program_id(0).to(tl.int64)
     start, u = tl.load(entries + k), tl.load(rows + k).to(tl.int64)
     stop, i = tl.load(indptr + u + 1), tl.load(columns + start).to(tl.int64)
-    own = tl.load(values + start).to(tl.float64)
+    v_i = tl.load(values + start).to(tl.float64)
     line = dense + ((i - first) * width - first) * NUMBERS
     c = tl.arange(0, NUMBERS)[None, :]
     kept = c < 3
@@ -34,7 +34,7 @@ def add_products(
         at = e + tl.arange(0, LANES)
         there = at < stop
         j = tl.load(columns + at, mask=there, other=0).to(tl.int64)
-        p = (own * tl.load(values + at, mask=there, other=0.0).to(tl.float64))[:, None]
+        p = (v_i * tl.load(values + at, mask=there, other=0.0).to(tl.float64))[:, None]
         if WEIGHED:
             of_weights = tl.where(c == 0, 1.0, tl.where(c == 3, w, w * w))
             part = tl.where(c == 1, w * p, tl.where(c == 2, w * p * p, of_weights))
@@ -54,7 +54,7 @@ def pair_pass(
     on_diagonal = tl.load(diagonal_weight)
     c = tl.arange(0, WIDE)
     inside = c < R
-    own = tl.load(X + i * R + c, mask=inside, other=0.0)
+    x_i = tl.load(X + i * R + c, mask=inside, other=0.0)
     total, loss = tl.zeros((PAIRS, WIDE), X.dtype.element_ty), tl.zeros((PAIRS,), X.dtype.element_ty)
     for k in range(start, stop, PAIRS):
         at = k + tl.arange(0, PAIRS)
@@ -62,7 +62,7 @@ def pair_pass(
         j = tl.load(columns + at, mask=there, other=0).to(tl.int64)
         t = tl.load(target + at, mask=there, other=0.0).to(X.dtype.element_ty)
         x = tl.load(X + j[:, None] * R + c[None, :], mask=there[:, None] & inside[None, :], other=0.0)
-        e = tl.sum(x * own[None, :], 1) - t
+        e = tl.sum(x * x_i[None, :], 1) - t
         weighed = tl.where(j == i, on_diagonal, 1.0) * e
         loss += 0.5 * weighed * e
         total += 2.0 * weighed[:, None] * x

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from onesided.kernels.bundles import Columns, Sums
 from onesided.kernels.reference import SMALLEST_LEFT
 
 TILE, SHORT = 32, 16  # entries that are computed side by side, and of a row of which several are
@@ -103,7 +104,7 @@ class ByColumn(NamedTuple):
     places: Tensor
 
 
-PREPARED = ("segments", "by_column", "plan")  # what is found once of rows, not in each pass
+PREPARED = ("segments", "by_column", "plan")  # what is computed once for some rows, not in each pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,13 +164,13 @@ class Rows:
         return _plan(self)
 
     def prepared(self) -> Rows:
-        """The same, with all known of them that passes will ask for."""
+        """The same, with all that passes need prepared."""
         for name in PREPARED:
             getattr(self, name)
         return self
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Rows:
-        """The same elsewhere, with what is known of them."""
+        """The same elsewhere, with what has been prepared."""
         order, indptr, columns, values = map(move, (self.order, self.indptr, self.columns, self.values))
         rows = Rows(order, indptr, columns, values, self.n_columns)
         for name in PREPARED:
@@ -198,7 +199,7 @@ class Rows:
 def _moved(item: Any, move: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(item, Tensor):
         return move(item)
-    return type(item)(*(_moved(one, move) for one in item)) if isinstance(item, tuple) else item
+    return type(item)(*(_moved(part, move) for part in item)) if isinstance(item, tuple) else item
 
 
 class Plan(NamedTuple):
@@ -214,7 +215,7 @@ class Plan(NamedTuple):
 def _plan(rows: Rows) -> Plan:
     lengths = rows.lengths
     most = max(SPLIT, len(rows.columns) // SHARE)
-    n_cut, n_beyond = (int(torch.count_nonzero(lengths > one)) for one in (most, SHORT))
+    n_cut, n_beyond = (int(torch.count_nonzero(lengths > bound)) for bound in (most, SHORT))
     counts = torch.bincount(lengths[n_beyond:], minlength=SHORT + 1).tolist()
     row, entry, tiles = n_beyond, int(rows.indptr[n_beyond]), []
     for length in range(SHORT, 0, -1):
@@ -305,9 +306,9 @@ def _plain_row_pass(rows: Rows, values: Tensor, weights: Tensor, X: Tensor) -> t
         outer = (B[:, :, None] * B[:, None, :]).flatten(1)
         A, b, w = _summed(outer, lengths).reshape(len(lengths), R, R), _summed(v[:, None] * B, lengths), weights[here]
         loss += (0.5 * w * ((A**2).sum((1, 2)) - 2 * (b**2).sum(1))).sum(dtype=torch.float64)
-        own = torch.repeat_interleave(torch.arange(len(w), device=w.device), lengths)
-        g = torch.bmm(B[:, None], A[own])[:, 0] - v[:, None] * b[own]
-        staged[entries] = 2 * w[own, None] * g
+        row = torch.repeat_interleave(torch.arange(len(w), device=w.device), lengths)
+        g = torch.bmm(B[:, None], A[row])[:, 0] - v[:, None] * b[row]
+        staged[entries] = 2 * w[row, None] * g
     columns = rows.by_column
     return loss, sum_of_lines(columns.segments, staged, columns.places)
 
@@ -356,7 +357,7 @@ def _plain_sum(over: Segments, table: Tensor, index: Tensor | None, coefficients
     return out
 
 
-def own_terms(X: Tensor, counts: Tensor, squares: Tensor, effect: float, ridge: float, gradient: Tensor) -> Tensor:
+def diagonal_terms(X: Tensor, counts: Tensor, squares: Tensor, effect: float, ridge: float, gradient: Tensor) -> Tensor:
     lengths = (X * X).sum(1)
     norms = lengths + effect
     gradient += (2 * (ridge - counts * norms + squares))[:, None] * X
@@ -374,7 +375,9 @@ def column_sums(rows: Rows, e: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]
     products = [m * (m - 1), first * first - second, second * second - fourth]
     powers *= torch.repeat_interleave(w, rows.lengths)[:, None]
     sums = sum_of_lines(by.segments, powers, by.places)
-    return torch.stack([counts, beside, *sums.T, pairs, shared]), torch.stack([(w * one).sum() for one in products])
+    return torch.stack([counts, beside, *sums.T, pairs, shared]), torch.stack(
+        [(w * product).sum() for product in products]
+    )
 
 
 def curvature(rows: Rows, weights: Tensor, X: Tensor) -> Tensor:
@@ -395,19 +398,19 @@ def gram_product(rows: Rows, e: Tensor, weights: Tensor, effect: float, V: Tenso
 
 
 def linked(rows: Rows, weights: Tensor, above: Tensor) -> Tensor:
-    """For each column a smaller one that rows of positive weight link it to, from such as are known, if there is one.
+    """For each column a smaller one that rows of positive weight link it to, if any; ``above`` are those so far.
 
-    A column is given the smallest that any column beside it is known to be linked to, and so is the one that it had.
+    A column gets the smallest that any column beside it is linked to so far, and so does the one that it had.
     """
     counted = torch.repeat_interleave(weights > 0, rows.lengths)
     columns = rows.columns[counted].to(torch.int64)
     owner = torch.repeat_interleave(rows.row_numbers, rows.lengths)[counted].to(torch.int64)
     smallest = above.new_full((rows.n_rows,), rows.n_columns)
     smallest.scatter_reduce_(0, owner, above[columns], "amin")
-    found = above.clone()
+    below = above.clone()
     for place in (columns, above[columns].to(torch.int64)):
-        found.scatter_reduce_(0, place, smallest[owner], "amin")
-    return found[found.to(torch.int64)]
+        below.scatter_reduce_(0, place, smallest[owner], "amin")
+    return below[below.to(torch.int64)]
 
 
 def to_half(matrices: Tensor) -> Tensor:
@@ -449,48 +452,36 @@ def solve(halves: Tensor, k: int, floor: float) -> Tensor:
     return out
 
 
-class Known(NamedTuple):
-    """What is known of columns and of rows in general, as in :func:`onesided.kernels.reference.row_posterior`."""
-
-    loadings: Tensor  # of k columns
-    precision: Tensor
-    information: Tensor  # halves; without lines where columns are certain
-    prior: Tensor
-    floor: float
-
-
-def row_posterior(rows: Rows, e: Tensor, known: Known) -> Tensor:
+def row_posterior(rows: Rows, e: Tensor, columns: Columns) -> Tensor:
     """Halves of (S, z) of every row; ``e`` are centred values."""
-    loadings, precision, information, prior, floor = known
-    k = loadings.shape[1]
+    _, _, loadings, precision, information, row_prior, floor, k = columns
     if len(information):
         halves = sum_of_lines(rows.segments, information, rows.columns)
     else:  # not from a table of all columns' products, which would be large
         a, c = torch.tril_indices(k + 1, k + 1, device=loadings.device)
         halves = loadings.new_empty((rows.n_rows, len(a)))
         for here, entries in rows.chunks(2 * len(a)):
-            columns = rows.columns[entries]
-            y = torch.nn.functional.pad(loadings[columns], (1, 0))
-            halves[here] = _summed(y[:, a] * y[:, c] * precision[columns].to(y.dtype)[:, None], rows.lengths[here])
+            j = rows.columns[entries]
+            y = torch.nn.functional.pad(loadings[j], (1, 0))
+            halves[here] = _summed(y[:, a] * y[:, c] * precision[j].to(y.dtype)[:, None], rows.lengths[here])
     halves[:, _beside_one(k, halves.device)] -= sum_of_lines(
         rows.segments, loadings * precision.to(loadings.dtype)[:, None], rows.columns, e
     )
-    halves += prior
+    halves += row_prior
     return solve(halves, k, floor)
 
 
-def posterior_sums(rows: Rows, e: Tensor, weights: Tensor, known: Known) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What rows tell about columns: halves of second moments, first moments, Σ w e², and the sum over all rows."""
-    by, k = rows.by_column, known.loadings.shape[1]
-    weights = torch.where(rows.lengths > 0, weights, 0.0)  # a row without entries tells nothing, nor of rows in general
-    moments = row_posterior(rows, e, known)
+def posterior_sums(rows: Rows, e: Tensor, weights: Tensor, columns: Columns) -> Sums:
+    by, k = rows.by_column, columns.n_loadings
+    weights = torch.where(rows.lengths > 0, weights, 0.0)  # rows without entries do not count, not in the total either
+    moments = row_posterior(rows, e, columns)
     z = torch.nn.functional.pad(moments[:, _beside_one(k, moments.device)], (1, 0), value=1.0)
     a, c = torch.tril_indices(k + 1, k + 1, device=z.device)
     moments += torch.where(c > 0, z[:, a] * z[:, c], 0.0)
     w = weights.to(moments.dtype)[:, None]
     moments *= w
     of_columns = e[by.places]
-    return (
+    return Sums(
         sum_of_lines(by.segments, moments, by.rows),
         sum_of_lines(by.segments, w * z, by.rows, of_columns).to(torch.float64),
         sum_of_lines(by.segments, weights[:, None], by.rows, of_columns.to(torch.float64) ** 2)[:, 0],
@@ -499,27 +490,20 @@ def posterior_sums(rows: Rows, e: Tensor, weights: Tensor, known: Known) -> tupl
 
 
 def column_posterior(
-    second: Tensor,
-    first: Tensor,
-    squares: Tensor,
-    fixed: Tensor,
-    free: Tensor,
-    precision: Tensor,
-    prior: Tensor,
-    linear: Tensor,
+    sums: Sums, fixed: Tensor, free: Tensor, precision: Tensor, prior: Tensor, linear: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    K = len(free)
-    M, gamma = from_half(second.to(torch.float64), K), precision[:, None]
+    K, first = len(free), sums.first
+    M, gamma = from_half(sums.second.to(torch.float64), K), precision[:, None]
     inside = free[:, None] & free[None, :]
     P = torch.where(inside, prior + gamma[:, :, None] * M, torch.eye(K, dtype=M.dtype, device=M.device))
     explained = (M @ fixed[:, :, None])[..., 0]
     h = torch.where(free, linear + gamma * (first - explained), 0.0)
     bordered = torch.nn.functional.pad(P, (1, 0, 1, 0))
     bordered[:, 1:, 0] = -h
-    found = from_half(solve(to_half(bordered), K, 0.0), K + 1)
-    at = torch.where(free, found[:, 1:, 0], fixed)
-    V = torch.where(inside, found[:, 1:, 1:], 0.0)
-    residual = squares - 2 * (at * first).sum(1) + (M * (V + at[:, :, None] * at[:, None, :])).sum((1, 2))
+    solution = from_half(solve(to_half(bordered), K, 0.0), K + 1)
+    at = torch.where(free, solution[:, 1:, 0], fixed)
+    V = torch.where(inside, solution[:, 1:, 1:], 0.0)
+    residual = sums.squares - 2 * (at * first).sum(1) + (M * (V + at[:, :, None] * at[:, None, :])).sum((1, 2))
     return at, to_half(V), residual
 
 
@@ -529,11 +513,11 @@ def column_information(loadings: Tensor, noise: Tensor, spread: Tensor) -> Tenso
     return (y[:, a] * y[:, c] + spread) / noise[:, None]
 
 
-def leave_one_out(rows: Rows, e: Tensor, known: Known) -> Tensor:
+def leave_one_out(rows: Rows, e: Tensor, columns: Columns) -> Tensor:
     """For each row, five sums over its entries, each predicted from the others."""
-    loadings, information, k = known.loadings, known.information, known.loadings.shape[1]
-    precision = known.precision.to(loadings.dtype)
-    halves = row_posterior(rows, e, known)
+    loadings, information, k = columns.loadings, columns.information, columns.n_loadings
+    precision = columns.precision.to(loadings.dtype)
+    halves = row_posterior(rows, e, columns)
     scores = halves.new_zeros((rows.n_rows, 5))
     kernels, size = fused_for(halves), max(16, 1 << k.bit_length())
     if kernels is not None and size <= 64 and halves.dtype == torch.float64:
@@ -547,21 +531,21 @@ def leave_one_out(rows: Rows, e: Tensor, known: Known) -> Tensor:
     twice = torch.where(a == c, 1.0, 2.0).to(halves.dtype)
     inner = c > 0
     for here, entries in rows.chunks(4 * (k + 1) ** 2):
-        lengths, columns = rows.lengths[here], rows.columns[entries]
-        own = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+        lengths, j = rows.lengths[here], rows.columns[entries]
+        row = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
         M = from_half(halves[here], k + 1)
-        S, z, y, gamma = M[:, 1:, 1:], M[:, 1:, 0], loadings[columns], precision[columns]
-        Sy = torch.bmm(S[own], y[:, :, None])[..., 0]
+        S, z, y, gamma = M[:, 1:, 1:], M[:, 1:, 0], loadings[j], precision[j]
+        Sy = torch.bmm(S[row], y[:, :, None])[..., 0]
         h = (y * Sy).sum(1)
         left = torch.clamp(1 - gamma * h, min=SMALLEST_LEFT)
-        residual = (e[entries] - (y * z[own]).sum(1)) / left
+        residual = (e[entries] - (y * z[row]).sum(1)) / left
         variance = 1 / (gamma * left)
         if len(information):
-            one = torch.nn.functional.pad(z[own] - (gamma * residual)[:, None] * Sy, (1, 0), value=1.0)
+            mean = torch.nn.functional.pad(z[row] - (gamma * residual)[:, None] * Sy, (1, 0), value=1.0)
             lines, Sy0 = torch.nn.functional.pad(y, (1, 0)), torch.nn.functional.pad(Sy, (1, 0))
-            others = one[:, a] * one[:, c] + (gamma / left)[:, None] * Sy0[:, a] * Sy0[:, c]
-            others += torch.where(inner, halves[here][own], 0.0)
-            V = information[columns] / gamma[:, None] - lines[:, a] * lines[:, c]
+            others = mean[:, a] * mean[:, c] + (gamma / left)[:, None] * Sy0[:, a] * Sy0[:, c]
+            others += torch.where(inner, halves[here][row], 0.0)
+            V = information[j] / gamma[:, None] - lines[:, a] * lines[:, c]
             variance = variance + torch.clamp((V * others * twice).sum(1), min=0.0)
         square = residual**2 / variance
         score = -0.5 * (torch.log(2 * torch.pi * variance) + square)

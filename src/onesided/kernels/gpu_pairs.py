@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from onesided.kernels import gpu
+from onesided.kernels.bundles import CompressedPairs
 
 HELD = 1 << 27  # numbers of dense lines, one for each column of a block
 LANES = 64  # entries of a row that are multiplied side by side
@@ -32,19 +33,9 @@ def _fused_for(tensor: Tensor) -> Any:
     return gpu.Launched(fused_pairs, tensor.device)
 
 
-class PairSums(NamedTuple):
-    """Compressed rows of pairs i ≤ j: rows that have both, Σwp and Σwp², and Σw and Σw² where rows are weighed."""
-
-    pointers: Tensor
-    columns: Tensor  # int32
-    rows: Tensor
-    sums: Tensor
-    squares: Tensor
-    totals: Tensor | None = None
-    squared: Tensor | None = None
-
-
-def pair_moments(indptr: Tensor, columns: Tensor, values: Tensor, weights: Tensor | None, n_columns: int) -> PairSums:
+def pair_moments(
+    indptr: Tensor, columns: Tensor, values: Tensor, weights: Tensor | None, n_columns: int
+) -> CompressedPairs:
     """Moments of the products p = v_i v_j over rows of positive weight, for every pair i ≤ j seen together.
 
     A block of columns at a time has dense lines, to which each entry of these columns adds its products with those from
@@ -73,7 +64,7 @@ def pair_moments(indptr: Tensor, columns: Tensor, values: Tensor, weights: Tenso
             field.append(part)
     del held, dense, entries, rows
     lengths, *sums = (torch.cat(fields.pop(0)) for _ in range(len(fields)))
-    return PairSums(gpu.running(lengths), *sums)
+    return CompressedPairs(gpu.running(lengths), *sums)
 
 
 def _of_positive_weight(
@@ -105,7 +96,7 @@ def _collected(dense: Tensor, first: int, n_fields: int) -> list[Tensor]:
         torch.count_nonzero(seen, dim=1),
         (j + first).to(torch.int32),
         rows.to(torch.int64),
-        *(one.contiguous() for one in sums),
+        *(total.contiguous() for total in sums),
     ]
 
 
@@ -148,17 +139,17 @@ def _plain_products(
     edges = sorted({0, *torch.searchsorted(pointers, marks).clamp(max=len(entries)).tolist()})
     for begin, end in pairwise(edges):
         here = slice(begin, end)
-        own = torch.repeat_interleave(entries[here], right[here])
-        at = own + torch.arange(len(own), device=own.device)
+        left = torch.repeat_interleave(entries[here], right[here])
+        at = left + torch.arange(len(left), device=left.device)
         at -= torch.repeat_interleave(pointers[here] - pointers[begin], right[here])
-        p = values[own].to(torch.float64) * values[at].to(torch.float64)
+        p = values[left].to(torch.float64) * values[at].to(torch.float64)
         parts = torch.zeros((len(p), dense.shape[2]), dtype=torch.float64, device=p.device)
         parts[:, 0], parts[:, 1], parts[:, 2] = 1.0, p, p * p
         if weights is not None:
             w = torch.repeat_interleave(weights[rows[here]].to(torch.float64), right[here])
             parts[:, 1:3] *= w[:, None]
             parts[:, 3], parts[:, 4] = w, w * w
-        place = (columns[own].to(torch.int64) - first) * width + (columns[at].to(torch.int64) - first)
+        place = (columns[left].to(torch.int64) - first) * width + (columns[at].to(torch.int64) - first)
         dense.flatten(0, 1).index_add_(0, place, parts)
 
 
@@ -180,7 +171,7 @@ class Pairs:
         begins = torch.searchsorted(below, torch.arange(d + 1, dtype=torch.int32, device=device))
         to_lower = torch.arange(len(below), device=device) + pointers[below]
         to_upper = torch.arange(len(owners), device=device) + begins[1:][owners]
-        both, aims = (one.new_empty(len(owners) + len(below)) for one in (columns, target))
+        both, aims = (like.new_empty(len(owners) + len(below)) for like in (columns, target))
         both[to_upper], both[to_lower] = columns, owners[off][order]
         aims[to_upper], aims[to_lower] = target, target[off][order]
         return cls(pointers + begins, both, aims)
@@ -201,7 +192,7 @@ class Pairs:
 def pair_pass(pairs: Pairs, diagonal_weight: float, X: Tensor) -> tuple[Tensor, Tensor]:
     """½ Σ_ij W_ij (x_iᵀx_j − t_ij)² over the full matrix, and its gradient 2 (W ∘ (XXᵀ − t)) X.
 
-    W is ``diagonal_weight`` on the diagonal and one elsewhere on Ω. Each column adds up what its own pairs give, and
+    W is ``diagonal_weight`` on the diagonal and one elsewhere on Ω. Each column adds up what its pairs give, and
     nothing is added to from two sides: an error is made twice, which costs less than to keep it.
     """
     kernels, X = _fused_for(X), X.contiguous()

@@ -30,8 +30,8 @@ def read_integers(starts: Array, characters: Array, numbers: Array) -> bool:
         if length == 0 or length > _MOST_DIGITS or (characters[at] == _ZERO and (negative or length > 1)):
             return False
         number = np.int64(0)
-        for one in range(at, end):
-            digit = np.int64(characters[one]) - _ZERO
+        for place in range(at, end):
+            digit = np.int64(characters[place]) - _ZERO
             if digit < 0 or digit > 9:
                 return False
             number = 10 * number + digit

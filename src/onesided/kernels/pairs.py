@@ -14,72 +14,36 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from onesided.kernels.bundles import ByColumn, CompressedPairs, Rows
 from onesided.kernels.jit import jit
+from onesided.kernels.llvm import Loop, arrays, constant, double, index, multiply_add
 
 Array = npt.NDArray[Any]
 
 PIECE = 4  # numbers of a factor's line that are taken together; its width is a multiple
 
-INDEX, DOUBLE = ir.IntType(64), ir.DoubleType()
-
-
-def _data(context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir.Value) -> ir.Value:
-    return context.make_array(kind)(context, builder, array).data
-
-
-def _numbers(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> list[Any]:
-    """The arguments, with the data in place of arrays."""
-    return [
-        _data(context, builder, kind, one) if isinstance(kind, types.Array) else one
-        for kind, one in zip(signature.args, arguments, strict=True)
-    ]
-
-
-def _whole(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
-    return number if number.type == INDEX else builder.sext(number, INDEX)
-
-
-def _double(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
-    return number if number.type == DOUBLE else builder.fpext(number, DOUBLE)
-
-
-def _vector(builder: ir.IRBuilder, numbers: ir.Value, at: ir.Value, lanes: int) -> ir.Value:
-    return builder.bitcast(builder.gep(numbers, [at]), ir.VectorType(DOUBLE, lanes).as_pointer())
-
-
-def _multiply_add(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
-    flags = ("contract", "reassoc")
-    return builder.fadd(builder.fmul(x, y, flags=flags), z, flags=flags)
-
-
-def _spread(builder: ir.IRBuilder, number: ir.Value, lanes: int) -> ir.Value:
-    """A number in every lane."""
-    empty = ir.Constant(ir.VectorType(DOUBLE, lanes), ir.Undefined)
-    one = builder.insert_element(empty, number, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(one, empty, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
+DOUBLE = ir.DoubleType()
 
 
 def _add_products(ones: int, lanes: int) -> Any:
-    """line[j] += own · (1, …, 1, x, x², 0, …), with so many ones, for the entries x at column j of a piece of a row."""
+    """line[j] += first · (1, …, 1, x, x², 0, …), with so many ones, for entries x at columns j of a piece of a row."""
 
     @intrinsic
-    def add_products(_: Any, columns: Any, values: Any, start: Any, stop: Any, own: Any, line: Any) -> Any:
+    def add_products(_: Any, columns: Any, values: Any, start: Any, stop: Any, first: Any, line: Any) -> Any:
         def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-            columns, values, start, stop, own, line = _numbers(context, builder, signature, arguments)
-            mine = builder.load(_vector(builder, own, ir.Constant(INDEX, 0), lanes), align=8)
+            columns, values, start, stop, first, line = arrays(context, builder, signature, arguments, lanes)
+            factors = first.load(None, constant(0))
             fixed = [ir.Constant(DOUBLE, float(k < ones)) for k in range(lanes)]
-            with cgutils.for_range_slice(builder, start, stop, ir.Constant(INDEX, 1)) as (k, _):
-                j = _whole(builder, builder.load(builder.gep(columns, [k])))
-                x = _double(builder, builder.load(builder.gep(values, [k])))
+            with cgutils.for_range_slice(builder, start, stop, constant(1)) as (k, _):
+                x = double(builder, values.number_at(k))
                 powers: Any = ir.Constant(ir.VectorType(DOUBLE, lanes), fixed)
-                powers = builder.insert_element(powers, x, ir.Constant(INDEX, ones))
-                powers = builder.insert_element(powers, builder.fmul(x, x), ir.Constant(INDEX, ones + 1))
-                record = _vector(builder, line, builder.mul(j, ir.Constant(INDEX, lanes)), lanes)
-                sums = _multiply_add(builder, mine, powers, builder.load(record, align=8))
-                builder.store(sums, record, align=8)
+                powers = builder.insert_element(powers, x, constant(ones))
+                powers = builder.insert_element(powers, builder.fmul(x, x), constant(ones + 1))
+                record = builder.mul(index(builder, columns, k), constant(lanes))
+                line.store(multiply_add(builder, factors, powers, line.load(None, record)), None, record)
             return context.get_dummy_value()
 
-        return types.void(columns, values, types.intp, types.intp, own, line), code
+        return types.void(columns, values, types.intp, types.intp, first, line), code
 
     return add_products
 
@@ -90,44 +54,31 @@ _add_plain, _add_weighted = _add_products(1, PLAIN), _add_products(3, WEIGHTED)
 
 
 @intrinsic
-def _inner_products(_: Any, columns: Any, start: Any, stop: Any, X: Any, i: Any, width: Any, out: Any) -> Any:
+def _inner_products(_: Any, columns: Any, start: Any, stop: Any, X: Any, i: Any, out: Any) -> Any:
     """out[k] = Σ_c X[i, c] X[columns[start + k], c] up to ``stop``, four at a time: ``out`` has room for three more."""
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        columns, start, stop, X, i, width, out = _numbers(context, builder, signature, arguments)
-        last, zero = builder.sub(stop, ir.Constant(INDEX, 1)), ir.Constant(ir.VectorType(DOUBLE, PIECE), [0.0] * PIECE)
-        mine = builder.mul(i, width)
-        with cgutils.for_range_slice(builder, start, stop, ir.Constant(INDEX, 4)) as (k, _):
-            theirs = []
+        columns, start, stop, X, i, out = arrays(context, builder, signature, arguments, PIECE)
+        last = builder.sub(stop, constant(1))
+        with cgutils.for_range_slice(builder, start, stop, constant(4)) as (k, _):
+            others = []
             for step in range(4):
-                at = builder.add(k, ir.Constant(INDEX, step))
+                at = builder.add(k, constant(step))
                 at = builder.select(builder.icmp_signed("<", at, last), at, last)
-                theirs.append(builder.mul(_whole(builder, builder.load(builder.gep(columns, [at]))), width))
-            before, turn = builder.block, builder.append_basic_block("turn")
-            builder.branch(turn)
-            builder.position_at_end(turn)
-            c, sums = builder.phi(INDEX), [builder.phi(zero.type) for _ in range(4)]
-            own = builder.load(_vector(builder, X, builder.add(mine, c), PIECE), align=8)
-            added = [
-                _multiply_add(builder, own, builder.load(_vector(builder, X, builder.add(j, c), PIECE), align=8), one)
-                for j, one in zip(theirs, sums, strict=True)
+                others.append(index(builder, columns, at))
+            loop = Loop(builder, [X.zero] * 4)
+            x = X.load(i, loop.counter)
+            sums = [
+                multiply_add(builder, x, X.load(j, loop.counter), total)
+                for j, total in zip(others, loop.carried, strict=True)
             ]
-            further = builder.add(c, ir.Constant(INDEX, PIECE))
-            for phi, begin, end in zip(
-                [c, *sums], [ir.Constant(INDEX, 0), *[zero] * 4], [further, *added], strict=True
-            ):
-                phi.add_incoming(begin, before)
-                phi.add_incoming(end, turn)
-            after = builder.append_basic_block("after")
-            builder.cbranch(builder.icmp_signed("<", further, width), turn, after)
-            builder.position_at_end(after)
-            halves = _added_pairs(builder, added[0], added[1]), _added_pairs(builder, added[2], added[3])
+            loop.end(sums, PIECE, X.width)
+            halves = _added_pairs(builder, sums[0], sums[1]), _added_pairs(builder, sums[2], sums[3])
             low, high = _chosen(builder, *halves, [0, 1, 4, 5]), _chosen(builder, *halves, [2, 3, 6, 7])
-            total = builder.fadd(low, high)
-            builder.store(total, _vector(builder, out, builder.sub(k, start), 4), align=8)
+            out.store(builder.fadd(low, high), None, builder.sub(k, start))
         return context.get_dummy_value()
 
-    return types.void(columns, types.intp, types.intp, X, types.intp, types.intp, out), code
+    return types.void(columns, types.intp, types.intp, X, types.intp, out), code
 
 
 def _chosen(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, lanes: list[int]) -> ir.Value:
@@ -143,44 +94,26 @@ def _exchange(pieces: int) -> Any:
     """G[i, c:] += Σ_k errors[k] X[j, c:] and G[j, c:] += errors[k] X[i, c:] for j = columns[start + k] ≠ i."""
 
     @intrinsic
-    def exchange(
-        _: Any, columns: Any, start: Any, stop: Any, errors: Any, X: Any, i: Any, c: Any, width: Any, G: Any
-    ) -> Any:
+    def exchange(_: Any, columns: Any, start: Any, stop: Any, errors: Any, X: Any, i: Any, c: Any, G: Any) -> Any:
         def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-            columns, start, stop, errors, X, i, c, width, G = _numbers(context, builder, signature, arguments)
-
-            def places(numbers: ir.Value, j: ir.Value) -> list[ir.Value]:
-                at = builder.add(builder.mul(j, width), c)
-                each = [builder.add(at, ir.Constant(INDEX, PIECE * k)) for k in range(pieces)]
-                return [_vector(builder, numbers, one, PIECE) for one in each]
-
-            own = [builder.load(one, align=8) for one in places(X, i)]
-            first = [builder.load(one, align=8) for one in places(G, i)]
-            before, turn = builder.block, builder.append_basic_block("turn")
-            builder.branch(turn)
-            builder.position_at_end(turn)
-            k, sums = builder.phi(INDEX), [builder.phi(one.type) for one in own]
-            j = _whole(builder, builder.load(builder.gep(columns, [builder.add(start, k)])))
-            error = _spread(builder, builder.load(builder.gep(errors, [k])), PIECE)
-            added = [
-                _multiply_add(builder, error, builder.load(one, align=8), total)
-                for one, total in zip(places(X, j), sums, strict=True)
+            columns, start, stop, errors, X, i, c, G = arrays(context, builder, signature, arguments, PIECE)
+            places = [builder.add(c, constant(PIECE * k)) for k in range(pieces)]
+            x = [X.load(i, place) for place in places]
+            loop = Loop(builder, [G.load(i, place) for place in places])
+            j = index(builder, columns, builder.add(start, loop.counter))
+            error = errors.broadcast(None, loop.counter)
+            sums = [
+                multiply_add(builder, error, X.load(j, place), total)
+                for place, total in zip(places, loop.carried, strict=True)
             ]
-            for one, mine in zip(places(G, j), own, strict=True):
-                builder.store(_multiply_add(builder, error, mine, builder.load(one, align=8)), one, align=8)
-            further = builder.add(k, ir.Constant(INDEX, 1))
-            for phi, begin, end in zip([k, *sums], [ir.Constant(INDEX, 0), *first], [further, *added], strict=True):
-                phi.add_incoming(begin, before)
-                phi.add_incoming(end, turn)
-            after = builder.append_basic_block("after")
-            builder.cbranch(builder.icmp_signed("<", further, builder.sub(stop, start)), turn, after)
-            builder.position_at_end(after)
-            for one, total in zip(places(G, i), added, strict=True):
-                builder.store(total, one, align=8)
+            for place, piece in zip(places, x, strict=True):
+                G.store(multiply_add(builder, error, piece, G.load(j, place)), j, place)
+            loop.end(sums, 1, builder.sub(stop, start))
+            for place, total in zip(places, sums, strict=True):
+                G.store(total, i, place)
             return context.get_dummy_value()
 
-        index = types.intp
-        return types.void(columns, index, index, errors, X, index, index, index, G), code
+        return types.void(columns, types.intp, types.intp, errors, X, types.intp, types.intp, G), code
 
     return exchange
 
@@ -204,23 +137,24 @@ _lowest_bit, _bits_set = _counted_bits("cttz"), _counted_bits("ctpop")
 
 
 @jit
-def by_column(indptr: Array, columns: Array, weights: Array, starts: Array, entries: Array) -> Array:
-    """``starts`` has room for every column and one more, ``entries`` for every entry and its row: both are filled."""
+def by_column(rows: Rows, into: ByColumn) -> Array:
+    """``into`` has room for every column and one more, and for every entry."""
+    starts, entries, columns = into.starts, into.entries, rows.columns
     starts[:] = 0
-    for u in range(len(indptr) - 1):
-        if weights[u] > 0:
-            for entry in range(indptr[u], indptr[u + 1]):
+    for u in range(len(rows.starts)):
+        if rows.weights[u] > 0:
+            for entry in range(rows.starts[u], rows.stops[u]):
                 starts[columns[entry] + 1] += 1
     for j in range(1, len(starts)):
         starts[j] += starts[j - 1]
     free, products = starts[:-1].copy(), np.zeros(len(starts) - 1, np.int64)
-    for u in range(len(indptr) - 1):
-        if weights[u] > 0:
-            for entry in range(indptr[u], indptr[u + 1]):
+    for u in range(len(rows.starts)):
+        if rows.weights[u] > 0:
+            for entry in range(rows.starts[u], rows.stops[u]):
                 j = columns[entry]
                 entries[free[j], 0], entries[free[j], 1] = entry, u
                 free[j] += 1
-                products[j] += indptr[u + 1] - entry
+                products[j] += rows.stops[u] - entry
     return products
 
 
@@ -233,16 +167,17 @@ def _meet(columns: Array, start: int, stop: int, met: Array) -> None:
 
 
 @jit
-def row_bits(indptr: Array, columns: Array, n_columns: int) -> Array:
-    bits = np.zeros((len(indptr) - 1, (n_columns >> 6) + 1), np.uint64)
-    for u in range(len(indptr) - 1):
-        _meet(columns, indptr[u], indptr[u + 1], bits[u])
+def row_bits(rows: Rows, n_columns: int) -> Array:
+    bits = np.zeros((len(rows.starts), (n_columns >> 6) + 1), np.uint64)
+    for u in range(len(rows.starts)):
+        _meet(rows.columns, rows.starts[u], rows.stops[u], bits[u])
     return bits
 
 
 @jit
-def pair_counts(chosen: Array, starts: Array, entries: Array, indptr: Array, columns: Array, bits: Array) -> Array:
+def pair_counts(chosen: Array, by: ByColumn, rows: Rows, bits: Array) -> Array:
     """Rows given as bits are combined word by word; otherwise each column remembers for which i it was last met."""
+    starts, entries = by
     counts = np.zeros(len(chosen), np.int64)
     met = np.empty(bits.shape[1], np.uint64)
     last_met = np.full(0 if len(bits) else len(starts) - 1, -1, np.int32)
@@ -255,8 +190,8 @@ def pair_counts(chosen: Array, starts: Array, entries: Array, indptr: Array, col
                 for word in range(i >> 6, len(met)):
                     met[word] |= bits[u, word]
             else:
-                for entry in range(start, indptr[u + 1]):
-                    j = np.uint32(columns[entry])
+                for entry in range(start, rows.stops[u]):
+                    j = np.uint32(rows.columns[entry])
                     n += last_met[j] != i
                     last_met[j] = i
         if len(bits):
@@ -268,33 +203,20 @@ def pair_counts(chosen: Array, starts: Array, entries: Array, indptr: Array, col
 
 
 @jit
-def pair_moments(
-    first: int,
-    last: int,
-    starts: Array,
-    entries: Array,
-    indptr: Array,
-    columns: Array,
-    values: Array,
-    weights: Array,
-    pointers: Array,
-    out_columns: Array,
-    out_rows: Array,
-    out_sums: Array,
-    out_squares: Array,
-    out_total: Array,
-    out_squared: Array,
-) -> None:
+def pair_moments(first: int, last: int, by: ByColumn, rows: Rows, out: CompressedPairs) -> None:
     """Column i walks down its rows and adds what stands right of it into one dense line, then collects the line.
 
     Every pair is summed in one place, in the order of rows: threads over columns cannot change the result. How many
     columns a line has is known. If it is nearly full it is read from end to end; otherwise a bit is set for each column
     met, and the bits are read; and if the columns are few even beside words of bits, they are listed and sorted.
     """
+    starts, entries = by
+    _, stops, columns, values, weights = rows
+    pointers, out_columns, out_rows, out_sums, out_squares, out_totals, out_squared = out
     d, weighted = len(starts) - 1, len(weights) > 0
     line = np.zeros((d, WEIGHTED if weighted else PLAIN))
-    own = np.zeros(WEIGHTED)
-    own[0] = 1.0
+    factors = np.zeros(WEIGHTED)
+    factors[0] = 1.0
     met = np.zeros((d >> 6) + 1, np.uint64)
     at_sums = 3 if weighted else 1
     for i in range(first, last):
@@ -302,7 +224,7 @@ def pair_moments(
         full, few = (stop - k) * FULL > d - i, (stop - k) * FEW < (d - i) >> 6
         for at in range(starts[i], starts[i + 1]):
             start, u = entries[at, 0], entries[at, 1]
-            end, v = indptr[u + 1], np.float64(values[start])
+            end, v = stops[u], np.float64(values[start])
             if few:
                 for entry in range(start, end):
                     if line[columns[entry], 0] == 0:
@@ -312,11 +234,11 @@ def pair_moments(
                 _meet(columns, start, end, met)
             if weighted:
                 w = weights[u]
-                own[1], own[2], own[3], own[4] = w, w * w, w * v, w * v * v
-                _add_weighted(columns, values, start, end, own, line)
+                factors[1], factors[2], factors[3], factors[4] = w, w * w, w * v, w * v * v
+                _add_weighted(columns, values, start, end, factors, line)
             else:
-                own[1], own[2] = v, v * v
-                _add_plain(columns, values, start, end, own, line)
+                factors[1], factors[2] = v, v * v
+                _add_plain(columns, values, start, end, factors, line)
         if few:
             out_columns[pointers[i] : stop].sort()
         elif full:
@@ -336,7 +258,7 @@ def pair_moments(
             j = out_columns[k]
             out_rows[k], out_sums[k], out_squares[k] = line[j, 0], line[j, at_sums], line[j, at_sums + 1]
             if weighted:
-                out_total[k], out_squared[k] = line[j, 1], line[j, 2]
+                out_totals[k], out_squared[k] = line[j, 1], line[j, 2]
             line[j, :] = 0.0
 
 
@@ -377,7 +299,7 @@ def pair_pass(
     for k in range(len(indptr) - 1):
         i, start, stop = first + k, indptr[k], indptr[k + 1]
         if start < stop and columns[start] == i:
-            _inner_products(columns, start, start + 1, X, i, width, errors)
+            _inner_products(columns, start, start + 1, X, i, errors)
             error = errors[0] - target[start]
             loss += 0.5 * diagonal_weight * error * error
             for c in range(width):
@@ -385,7 +307,7 @@ def pair_pass(
             start += 1
         if start == stop:
             continue
-        _inner_products(columns, start, stop, X, i, width, errors)
+        _inner_products(columns, start, stop, X, i, errors)
         line_loss = 0.0
         for entry in range(stop - start):
             error = errors[entry] - target[start + entry]
@@ -394,11 +316,11 @@ def pair_pass(
         loss += line_loss
         for c in range(0, width, 4 * PIECE):
             if width - c >= 4 * PIECE:
-                _exchange_4(columns, start, stop, errors, X, i, c, width, gradient)
+                _exchange_4(columns, start, stop, errors, X, i, c, gradient)
             elif width - c == 3 * PIECE:
-                _exchange_3(columns, start, stop, errors, X, i, c, width, gradient)
+                _exchange_3(columns, start, stop, errors, X, i, c, gradient)
             elif width - c == 2 * PIECE:
-                _exchange_2(columns, start, stop, errors, X, i, c, width, gradient)
+                _exchange_2(columns, start, stop, errors, X, i, c, gradient)
             else:
-                _exchange_1(columns, start, stop, errors, X, i, c, width, gradient)
+                _exchange_1(columns, start, stop, errors, X, i, c, gradient)
     return loss, gradient

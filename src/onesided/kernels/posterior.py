@@ -1,4 +1,4 @@
-"""Kernels of the variational passes: the posterior of a row, and what rows tell about columns.
+"""Kernels of the variational passes: the posterior of a row, and the columns' sufficient statistics.
 
 Symmetric matrices over (1, z), z a row's k coordinates, are held as lower halves, row by row, in lines of whole pieces
 (:mod:`onesided.kernels.llvm`); what is beyond the half is zero. An entry costs two sums of such lines, both taken in
@@ -8,12 +8,13 @@ that have it. Rows, and columns, are solved side by side, one in each lane.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from onesided.kernels.cpu import gram
+from onesided.kernels.bundles import Columns, Rows, Sums
+from onesided.kernels.cpu import gram, longest_row
 from onesided.kernels.jit import jit
 from onesided.kernels.llvm import (
     BYTES,
@@ -72,17 +73,17 @@ def _solve(R: Array, k: int, floor: float) -> None:
     """
     half = (k + 1) * (k + 2) // 2
     turned, inverse, h = half, half + k * k, half + k * k + k
-    zero, one, minus = h + k, h + k + 1, h + k + 2
-    R[zero], R[one], R[minus] = 0.0, 1.0, -1.0
+    zero, unit, minus = h + k, h + k + 1, h + k + 2
+    R[zero], R[unit], R[minus] = 0.0, 1.0, -1.0
     for a in range(k):
-        eliminate(R, h + a, zero, one, _at(a, -1), 1, one)  # h_a itself
+        eliminate(R, h + a, zero, unit, _at(a, -1), 1, unit)  # h_a itself
         for c in range(a):
             if c == 0:
                 eliminate(R, _at(a, 0), _at(a, 0), zero, zero, 1, inverse)
             else:
                 eliminate(R, _at(a, c), _at(a, c), _at(a, 0), _at(c, 0), c, inverse + c)
         if a > 0:
-            eliminate(R, _at(a, a), _at(a, a), _at(a, 0), _at(a, 0), a, one)
+            eliminate(R, _at(a, a), _at(a, a), _at(a, 0), _at(a, 0), a, unit)
         for lane in range(R.shape[1]):
             R[inverse + a, lane] = 1.0 / np.sqrt(max(R[_at(a, a), lane], floor))  # below it only by rounding
         if a == 0:
@@ -118,59 +119,31 @@ def _solve_all(halves: Array, k: int, floor: float) -> None:
 
 
 @jit
-def add_information(starts: Array, stops: Array, columns: Array, information: Array, c: int, halves: Array) -> None:
-    """What the columns of a row's entries tell, added to its half from number c on, ``GROUP`` bytes wide.
+def add_information(rows: Rows, columns: Columns, c: int, halves: Array) -> None:
+    """The information of the columns of a row's entries, added to its half from number c on, ``GROUP`` bytes wide.
 
     To be called for one such group after the other: lines that many rows share then stay in cache.
     """
-    _sum_of_lines(columns, starts, stops, information, c, halves, np.arange(len(starts)))
+    _sum_of_lines(rows.columns, rows.starts, rows.stops, columns.information, c, halves, np.arange(len(rows.starts)))
 
 
 @jit
-def row_posterior(
-    starts: Array,
-    stops: Array,
-    columns: Array,
-    values: Array,
-    unit: float,
-    center: Array,
-    loadings: Array,
-    precision: Array,
-    information: Array,
-    prior: Array,
-    floor: float,
-    k: int,
-    halves: Array,
-) -> None:
+def row_posterior(rows: Rows, columns: Columns, halves: Array) -> None:
     """Into ``halves``, which are zero."""
+    information = columns.information
     if len(information) > 0:
         for c in range(0, information.shape[1], GROUP // information.itemsize):
-            add_information(starts, stops, columns, information, c, halves)
-    known = (unit, center, loadings, precision, information, prior, floor, k)
-    solve_rows(starts, stops, columns, values, *known, halves)
+            add_information(rows, columns, c, halves)
+    solve_rows(rows, columns, halves)
 
 
 @jit
-def solve_rows(
-    starts: Array,
-    stops: Array,
-    columns: Array,
-    values: Array,
-    unit: float,
-    center: Array,
-    loadings: Array,
-    precision: Array,
-    information: Array,
-    prior: Array,
-    floor: float,
-    k: int,
-    halves: Array,
-) -> None:
+def solve_rows(rows: Rows, columns: Columns, halves: Array) -> None:
     """The rest of :func:`row_posterior`: ``halves`` hold the information of the columns, unless that is certain."""
+    starts, stops, column, values, _ = rows
+    unit, center, loadings, precision, information, row_prior, floor, k = columns
     half, step, width = (k + 1) * (k + 2) // 2, lanes(loadings), loadings.shape[1]
-    longest = 1
-    for u in range(len(starts)):
-        longest = max(longest, stops[u] - starts[u])
+    longest = longest_row(rows)
     scaled, h = np.empty(longest, loadings.dtype), np.zeros((1, width), loadings.dtype)
     certain = len(information) == 0
     B = np.zeros((longest if certain else 1, width), loadings.dtype)
@@ -179,16 +152,16 @@ def solve_rows(
         start, m = starts[u], stops[u] - starts[u]
         if m > 0:
             for e in range(m):
-                j = columns[start + e]
+                j = column[start + e]
                 scaled[e] = precision[j] / unit * (values[start + e] - center[j])
             h[:] = 0
             for c in range(0, width, step):
-                weighted_sum_of_lines(scaled, columns[start : start + m], 0, m, loadings, c, h, 0)
+                weighted_sum_of_lines(scaled, column[start : start + m], 0, m, loadings, c, h, 0)
             for a in range(k):
                 halves[u, _at(a, -1)] -= h[0, a]
             if certain:
                 for e in range(m):
-                    j = columns[start + e]
+                    j = column[start + e]
                     root = np.sqrt(precision[j])
                     for c in range(width):
                         B[e, c] = root * loadings[j, c]
@@ -197,7 +170,7 @@ def solve_rows(
                     for c in range(a + 1):
                         halves[u, _at(a, c)] += A[a, c]
         for t in range(half):
-            halves[u, t] += prior[t]
+            halves[u, t] += row_prior[t]
     _solve_all(halves, k, loadings.dtype.type(floor))
 
 
@@ -205,7 +178,7 @@ def solve_rows(
 def row_moments(halves: Array, weights: Array, k: int, means: Array) -> Array:
     """Halves of (S, z) become those of w E[z̃ z̃ᵀ], and ``means`` w z̃; returns the sum of all halves."""
     half = (k + 1) * (k + 2) // 2
-    everywhere = np.zeros(half)
+    total = np.zeros(half)
     for u in range(len(halves)):
         w = halves.dtype.type(weights[u])
         means[u, 0] = 1.0
@@ -217,19 +190,29 @@ def row_moments(halves: Array, weights: Array, k: int, means: Array) -> Array:
                 halves[u, start + c] += z * means[u, 1 + c]
         for t in range(half):
             halves[u, t] *= w
-            everywhere[t] += halves[u, t]
+            total[t] += halves[u, t]
         for a in range(k + 1):
             means[u, a] *= w
-    return everywhere
+    return total
+
+
+class ColumnGroups(NamedTuple):
+    """The entries of some rows by column, in the order in which columns are first met."""
+
+    columns: Array
+    starts: Array  # of the entries of each column, and where the last ends
+    rows: Array  # of each entry, its row's position among the rows
+    values: Array  # e = (v − c_j) / unit of each entry
+
+    def taken(self, first: int, last: int) -> ColumnGroups:
+        """Those of some columns."""
+        return self._replace(columns=self.columns[first:last], starts=self.starts[first : last + 1])
 
 
 @jit
-def entries_by_column(
-    starts: Array, stops: Array, columns: Array, values: Array, unit: float, center: Array
-) -> tuple[Array, Array, Array, Array]:
-    """The entries of some rows by column, in the order in which columns are first met: these columns, where the entries
-    of each begin, and the row (its position among ``starts``) and e = (v − c_j) / unit of every entry.
-    """
+def entries_by_column(rows: Rows, columns: Columns) -> ColumnGroups:
+    starts, stops, column, values, _ = rows
+    unit, center = columns.unit, columns.center
     entries = 0
     for u in range(len(starts)):
         entries += stops[u] - starts[u]
@@ -239,7 +222,7 @@ def entries_by_column(
     n = 0
     for u in range(len(starts)):
         for entry in range(starts[u], stops[u]):
-            j = columns[entry]
+            j = column[entry]
             if place[j] < 0:
                 place[j] = n
                 met[n] = j
@@ -248,53 +231,38 @@ def entries_by_column(
     for t in range(n):
         begins[t + 1] += begins[t]
     free = begins[:n].copy()
-    rows, e = np.empty(entries, np.int32), np.empty(entries, values.dtype)
+    row, e = np.empty(entries, np.int32), np.empty(entries, values.dtype)
     for u in range(len(starts)):
         for entry in range(starts[u], stops[u]):
-            j = columns[entry]
+            j = column[entry]
             t = place[j]
-            rows[free[t]] = u
+            row[free[t]] = u
             e[free[t]] = (values[entry] - center[j]) / unit
             free[t] += 1
-    return met[:n], begins[: n + 1], rows, e
+    return ColumnGroups(met[:n], begins[: n + 1], row, e)
 
 
 @jit
-def column_sums(
-    met: Array,
-    begins: Array,
-    rows: Array,
-    e: Array,
-    moments: Array,
-    means: Array,
-    second: Array,
-    first: Array,
-    squares: Array,
-) -> None:
-    """Adds to the columns met what rows tell about them (:func:`onesided.kernels.reference.posterior_sums`)."""
+def column_sums(groups: ColumnGroups, moments: Array, means: Array, sums: Sums) -> None:
+    """Accumulates the sufficient statistics of the columns of some groups, given their rows' moments and means."""
+    met, begins, rows, e = groups
     step = lanes(means)
     for c in range(0, moments.shape[1], GROUP // moments.itemsize):
-        _sum_of_lines(rows, begins[:-1], begins[1:], moments, c, second, met)
+        _sum_of_lines(rows, begins[:-1], begins[1:], moments, c, sums.second, met)
     for t in range(len(met)):
         for c in range(0, means.shape[1], step):
-            weighted_sum_of_lines(e, rows, begins[t], begins[t + 1], means, c, first, met[t])
+            weighted_sum_of_lines(e, rows, begins[t], begins[t + 1], means, c, sums.first, met[t])
         total = 0.0
         for entry in range(begins[t], begins[t + 1]):
             total += means[rows[entry], 0] * e[entry] * e[entry]
-        squares[met[t]] += total
+        sums.squares[met[t]] += total
 
 
 @jit
 def column_posterior(
-    second: Array,
-    first: Array,
-    squares: Array,
-    fixed: Array,
-    free: Array,
-    precision: Array,
-    prior: Array,
-    linear: Array,
+    sums: Sums, fixed: Array, free: Array, precision: Array, prior: Array, linear: Array
 ) -> tuple[Array, Array, Array]:
+    second, first, squares, _ = sums
     K = len(free)
     wide = (K + 1) * (K + 2) // 2
     halves = np.zeros((len(second), wide))
@@ -340,24 +308,12 @@ def column_information(loadings: Array, noise: Array, spread: Array, information
 
 
 @jit
-def leave_one_out(
-    starts: Array,
-    stops: Array,
-    columns: Array,
-    values: Array,
-    unit: float,
-    center: Array,
-    loadings: Array,
-    precision: Array,
-    information: Array,
-    prior: Array,
-    floor: float,
-    k: int,
-) -> Array:
+def leave_one_out(rows: Rows, columns: Columns) -> Array:
+    starts, stops, column, values, weights = rows
+    unit, center, loadings, precision, information, _, _, k = columns
     scores = np.zeros((len(starts), 5))
-    width, step, longest = loadings.shape[1], lanes(loadings), 4
-    for u in range(len(starts)):
-        longest = max(longest, stops[u] - starts[u] + 4)  # products are made four at a time
+    width, step = loadings.shape[1], lanes(loadings)
+    longest = longest_row(rows) + 4  # products are made four at a time
     B, P = np.zeros((longest, width), loadings.dtype), np.zeros((longest, width), loadings.dtype)
     A, S, SA = np.zeros((width, width), loadings.dtype), np.zeros((width, width), loadings.dtype), np.zeros((k, k))
     z, root = np.zeros((1, width), loadings.dtype), np.empty(longest)
@@ -366,8 +322,7 @@ def leave_one_out(
     for lowest in range(0, len(starts), chunk):
         some = slice(lowest, lowest + chunk)
         halves = np.zeros((len(starts[some]), wide), loadings.dtype)
-        known = (unit, center, loadings, precision, information, prior, floor, k)
-        row_posterior(starts[some], stops[some], columns, values, *known, halves)
+        row_posterior(Rows(starts[some], stops[some], column, values, weights[some]), columns, halves)
         for t in range(len(halves)):
             u = lowest + t
             start, m, half = starts[u], stops[u] - starts[u], halves[t]
@@ -378,19 +333,19 @@ def leave_one_out(
                     S[c, a] = half[_at(a, c)]
             if m > 0:
                 for c in range(0, width, step):
-                    gather(loadings, columns, start, m, c, k - c, B)
+                    gather(loadings, column, start, m, c, k - c, B)
             for e in range(0, m, 4):
                 for c in range(0, width, step):
                     products(B, e, S, k + k % 2, c, P)
             for e in range(m):
-                j = columns[start + e]
-                gamma, own = precision[j], np.float64(inner(B, e, P, e))
-                left = max(1.0 - gamma * own, SMALLEST_LEFT)
+                j = column[start + e]
+                gamma, ySy = precision[j], np.float64(inner(B, e, P, e))
+                left = max(1.0 - gamma * ySy, SMALLEST_LEFT)
                 root[e] = np.sqrt(gamma / left)
                 residual = ((values[start + e] - center[j]) / unit - inner(B, e, z, 0)) / left
                 spread = 0.0
                 if len(information) > 0:
-                    spread += _spread(information[j], half, z[0], P[e], B[e], gamma, residual, left, own, k)
+                    spread += _spread(information[j], half, z[0], P[e], B[e], gamma, residual, left, ySy, k)
                 variance = 1.0 / (gamma * left) + spread
                 square = residual * residual / variance
                 scores[u, 0] -= 0.5 * (np.log(2.0 * np.pi * variance) + square)
@@ -411,7 +366,7 @@ def _spread(
     gamma: float,
     residual: float,
     left: float,
-    own: float,
+    ySy: float,
     k: int,
 ) -> float:
     """tr(V E[z̃ z̃ᵀ]) without the entry, of which V = information / γ − ỹ ỹᵀ."""
@@ -426,7 +381,7 @@ def _spread(
             twice += information[start + c] * moment
         moment = o * o + half[start + a] + gamma / left * Sy[a] * Sy[a]
         total += (2.0 * information[start - 1] * o + 2.0 * twice + information[start + a] * moment) / gamma
-    return float(max(total - along * along - own - gamma / left * own * own, 0.0))  # below zero only by rounding
+    return float(max(total - along * along - ySy - gamma / left * ySy * ySy, 0.0))  # below zero only by rounding
 
 
 @jit
@@ -439,8 +394,8 @@ def _overlap(B: Array, P: Array, S: Array, root: Array, m: int, k: int, A: Array
                 overlap += 2.0 * (root[e] * root[h] * inner(P, e, B, h)) ** 2
     else:
         for e in range(m):
-            own = root[e] * root[e] * inner(P, e, B, e)
-            overlap -= own * own
+            diagonal = root[e] * root[e] * inner(P, e, B, e)
+            overlap -= diagonal * diagonal
         for e in range(m):
             for c in range(k):
                 B[e, c] *= root[e]

@@ -40,6 +40,7 @@ from onesided.engines.placement import placed_like
 from onesided.engines.threads import cut, in_order
 from onesided.errors import InputError
 from onesided.kernels import cpu
+from onesided.kernels.bundles import Columns
 from onesided.kernels.reference import from_half
 from onesided.model.row_noise import ALIKE
 from onesided.panels.panel import Panel
@@ -198,20 +199,20 @@ class BestLinearPredictor:
         _, _, sums, _, overlap = self.leave_one_out(panel, np.ones(panel.n_rows)).T
         return np.sqrt(self.space.row_noise.scales(sums, panel.row_counts, overlap))
 
-    def columns_on(self, engine: Engine) -> Any:
+    def columns_on(self, engine: Engine) -> Columns:
         """The columns where an engine works, brought there once.
 
         In double precision: where an entry all but settles its own prediction, 1 − h is a small difference.
         """
-        if engine.where not in self._brought:
+        if engine.device_key not in self._brought:
             self._brought.clear()
             mean, loadings, noise = map(engine.array, (self.space.mean, self.space.loadings, self.space.noise_variance))
             spread = None if self.space.spread is None else engine.array(self.space.spread)
-            self._brought[engine.where] = engine.known(mean, loadings, noise, spread, exact=True)
-        return self._brought[engine.where]
+            self._brought[engine.device_key] = engine.prepare_columns(mean, loadings, noise, spread, exact=True)
+        return self._brought[engine.device_key]
 
     @cached_property
-    def _brought(self) -> dict[Any, Any]:
+    def _brought(self) -> dict[Any, Columns]:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from onesided.engines.placement import place_of
 from onesided.engines.threads import in_order
 from onesided.errors import InputError, check_choice
 from onesided.kernels import cpu, pairs
+from onesided.kernels.bundles import CompressedPairs
 from onesided.memory import check_room
 from onesided.pairs.pair_sums import PairSums
 from onesided.pairs.size import EntriesByColumn, PairSize, row_type
@@ -100,22 +101,18 @@ class PairMoments:
         columns = EntriesByColumn(panel)
         _check_size(columns.size())
         indptr = np.concatenate([[0], np.cumsum(columns.counts)])
-        weights = panel.row_weights if columns.weighted else np.empty(0)
+        weighed = columns.rows if columns.weighted else columns.rows._replace(weights=np.empty(0))
         n_pairs, n_weighted = int(indptr[-1]), int(indptr[-1]) if columns.weighted else 0
         _check_size(PairSize.of(n_pairs, panel))
-        sums = (
+        sums = CompressedPairs(
+            indptr,
             np.empty(n_pairs, dtype=np.int32),
             np.empty(n_pairs, dtype=row_type(panel.n_rows)),
             *(np.empty(size) for size in (n_pairs, n_pairs, n_weighted, n_weighted)),
         )
-        for _ in in_order(
-            lambda block: pairs.pair_moments(
-                *block, columns.starts, columns.entries, *columns.by_row, panel.values, weights, indptr, *sums
-            ),
-            columns.blocks(),
-        ):
+        for _ in in_order(lambda block: pairs.pair_moments(*block, columns.by_column, weighed, sums), columns.blocks()):
             pass
-        return cls(n_rows, indptr, *(sums if columns.weighted else sums[:4]))
+        return cls(n_rows, *(sums if columns.weighted else sums[:5]))
 
     @property
     def n_columns(self) -> int:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from onesided.engines.threads import cut, in_order
 from onesided.errors import counted
 from onesided.kernels import pairs
+from onesided.kernels.bundles import ByColumn, Rows
 from onesided.memory import memory_in_words
 from onesided.panels.panel import Panel
 
@@ -79,11 +80,13 @@ class EntriesByColumn:
     """A panel's entries by column, those of rows of weight zero left out: what Ω is counted from."""
 
     def __init__(self, panel: Panel) -> None:
-        self.panel, self.by_row = panel, (panel.indptr, panel.columns)
+        self.panel, self.rows = panel, Rows.of(panel.indptr, panel.columns, panel.values, panel.row_weights)
         self.weighted = _is_weighted(panel)
-        self.starts = np.empty(panel.n_columns + 1, dtype=np.int64)
-        self.entries = np.empty((panel.n_entries, 2), dtype=row_type(max(panel.n_rows, panel.n_entries)))
-        self.products = pairs.by_column(*self.by_row, panel.row_weights, self.starts, self.entries)
+        self.by_column = ByColumn(
+            np.empty(panel.n_columns + 1, dtype=np.int64),
+            np.empty((panel.n_entries, 2), dtype=row_type(max(panel.n_rows, panel.n_entries))),
+        )
+        self.products = pairs.by_column(self.rows, self.by_column)
 
     def size(self, rng: int | np.random.Generator = 0) -> PairSize:
         """The number of pairs: counted, or estimated from some columns."""
@@ -108,9 +111,9 @@ class EntriesByColumn:
         n, d = self.panel.shape
         # Rows as bits, where they take no more memory than as columns.
         few_words = 8 * n * ((d >> 6) + 1) <= self.panel.columns.nbytes
-        bits = pairs.row_bits(*self.by_row, d) if few_words else np.empty((0, 0), dtype=np.uint64)
+        bits = pairs.row_bits(self.rows, d) if few_words else np.empty((0, 0), dtype=np.uint64)
         counts = in_order(
-            lambda block: pairs.pair_counts(chosen[slice(*block)], self.starts, self.entries, *self.by_row, bits),
+            lambda block: pairs.pair_counts(chosen[slice(*block)], self.by_column, self.rows, bits),
             self.blocks(chosen),
         )
         return np.concatenate(list(counts))

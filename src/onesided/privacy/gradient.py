@@ -180,11 +180,7 @@ def clip_length(mean_square: float, rank: int, privacy: Privacy, pairs: float) -
 
 
 def _contributions(rows: Panel, means: Array, Z: Array, X: Array, effect: float, clip: float, unit: float) -> Array:
-    (total,) = RowBlocks(rows).sum(
-        lambda block: (
-            clipped.clipped_pass(block.indptr, block.columns, block.values, means, Z, X, effect, clip, unit),
-        )
-    )
+    (total,) = RowBlocks(rows).sum(lambda block: (clipped.clipped_pass(block, means, Z, X, effect, clip, unit),))
     return np.asarray(unit * total)
 
 

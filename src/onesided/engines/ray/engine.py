@@ -10,22 +10,23 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.arrays import host
-from onesided.engines.cpu import SAMPLED_ENTRIES, Here, drawn_weights
-from onesided.engines.engine import Engine, Sums, engine_for
+from onesided.engines.cpu import SAMPLED_ENTRIES, NumpyEngine, drawn_weights
+from onesided.engines.engine import Engine, engine_for, means_from
 from onesided.engines.ray.cluster import Add
 from onesided.engines.ray.shards import RayPlace
 from onesided.kernels import cpu
+from onesided.kernels.bundles import Columns, Sums
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
 
 Array = npt.NDArray[Any]
 
 
-class RayEngine(Here):
+class RayEngine(NumpyEngine):
     """The engine of a panel whose rows lie on a cluster; factors are here."""
 
     def __init__(self, place: RayPlace, panel: PanelLike, weights: Array) -> None:
-        self.where, self._place, self.panel, self.weights = place.shards.name, place, panel, weights
+        self.device_key, self._place, self.panel, self.weights = place.shards.name, place, panel, weights
         self.n_columns, self.dtype = panel.n_columns, panel.dtype
 
     def _total(self, task: Callable[[Panel], Any], plus: Add) -> Any:
@@ -39,12 +40,8 @@ class RayEngine(Here):
         return float(self._total(partial(_passed, method="largest_value", arguments=()), max))
 
     def column_means(self) -> Array:
-        """Of differences from a first mean, so that constants have exact means."""
-        first = np.zeros(self.n_columns)
-        for _ in range(2):
-            counts, _, sums, *_ = self.column_sums(first, 1.0)[0]
-            first = first + sums / np.where(counts > 0, counts, 1.0)
-        return np.asarray(np.where(counts > 0, first, counts @ first / (counts.sum() or 1.0)))
+        """From zero, in two passes."""
+        return np.asarray(means_from(self, np.zeros(self.n_columns), passes=2))
 
     def column_sums(self, center: Array, scale: float) -> tuple[Array, Array]:
         """Seven sums for each column, one after the other, and three over all rows."""
@@ -76,7 +73,7 @@ class RayEngine(Here):
         """For each column, the smallest of those that chains of rows link it to."""
         return np.asarray(self._total(partial(_passed, method="linked_columns", arguments=()), _linked))
 
-    def known(
+    def prepare_columns(
         self,
         mean: Array,
         loadings: Array,
@@ -86,23 +83,23 @@ class RayEngine(Here):
         row_covariance: Array | None = None,
         unit: float = 1.0,
         exact: bool = False,
-    ) -> tuple[Any, ...]:
-        """As it is: each node makes of it what its engine takes."""
+    ) -> Any:
+        """The arguments as they are: each node prepares columns for its engine."""
         rest = {"row_mean": row_mean, "row_covariance": row_covariance, "unit": unit, "exact": exact}
         return (mean, loadings, noise, spread), rest
 
-    def posterior_sums(self, known: tuple[Any, ...]) -> Sums:
-        """What rows of positive weight tell about columns."""
-        return Sums(*self._total(partial(_posterior_sums, known=known), _plus))
+    def posterior_sums(self, columns: Any) -> Sums:
+        """The columns' sufficient statistics, over rows of positive weight."""
+        return Sums(*self._total(partial(_posterior_sums, columns=columns), _plus))
 
-    def row_posteriors(self, known: tuple[Any, ...]) -> Iterator[Array]:
+    def row_posteriors(self, columns: Any) -> Iterator[Array]:
         """Halves of (S, z) of all rows, a shard at a time."""
-        for _, _, halves in self._place.by_shards(self.panel, self.weights, partial(_row_posteriors, known=known)):
+        for _, _, halves in self._place.by_shards(self.panel, self.weights, partial(_row_posteriors, columns=columns)):
             yield from halves
 
-    def leave_one_out(self, known: tuple[Any, ...]) -> Array:
+    def leave_one_out(self, columns: Any) -> Array:
         """For each row of positive weight, in order, five sums over its entries."""
-        shards = self._place.by_shards(self.panel, self.weights, partial(_leave_one_out, known=known))
+        shards = self._place.by_shards(self.panel, self.weights, partial(_leave_one_out, columns=columns))
         return np.concatenate([scores for _, _, scores in shards])
 
 
@@ -121,26 +118,25 @@ def _brought(result: Any) -> Any:
     return result if isinstance(result, float) else np.ascontiguousarray(host(result))
 
 
-def _known(engine: Engine, known: tuple[Any, ...]) -> Any:
-    columns, rest = known
-    mean, loadings, noise, spread = (_there(engine, column) for column in columns)
-    return engine.known(mean, loadings, noise, spread, **rest)
+def _prepared(engine: Engine, columns: tuple[Any, ...]) -> Columns:
+    arrays, rest = columns
+    mean, loadings, noise, spread = (_there(engine, array) for array in arrays)
+    return engine.prepare_columns(mean, loadings, noise, spread, **rest)
 
 
-def _posterior_sums(rows: Panel, known: tuple[Any, ...]) -> tuple[Array, ...]:
+def _posterior_sums(rows: Panel, columns: tuple[Any, ...]) -> tuple[Array, ...]:
     engine = engine_for(rows)
-    sums = engine.posterior_sums(_known(engine, known))
-    return tuple(_brought(total) for total in (sums.second, sums.first, sums.squares, sums.total))
+    return tuple(map(_brought, engine.posterior_sums(_prepared(engine, columns))))
 
 
-def _row_posteriors(rows: Panel, known: tuple[Any, ...]) -> list[Array]:
+def _row_posteriors(rows: Panel, columns: tuple[Any, ...]) -> list[Array]:
     engine = engine_for(rows)
-    return list(engine.row_posteriors(_known(engine, known)))
+    return list(engine.row_posteriors(_prepared(engine, columns)))
 
 
-def _leave_one_out(rows: Panel, known: tuple[Any, ...]) -> Array:
+def _leave_one_out(rows: Panel, columns: tuple[Any, ...]) -> Array:
     engine = engine_for(rows)
-    return host(engine.leave_one_out(_known(engine, known)))
+    return host(engine.leave_one_out(_prepared(engine, columns)))
 
 
 def _plus(first: Any, second: Any) -> Any:

@@ -95,7 +95,7 @@ class RowObjective:
         loss, gradient = self.engine.row_pass(X, self._center, self.scale, float(np.sqrt(self.row_variance)))
         share = 1.0 if self.diagonal == "free" else 0.0
         own = (share * self.counts, share * self.squares)
-        loss += self.engine.own_terms(X, *own, self.row_variance, self.ridge, gradient)
+        loss += self.engine.diagonal_terms(X, *own, self.row_variance, self.ridge, gradient)
         return loss - self._origin, gradient
 
     def curvature(self, X: Any) -> Any:

@@ -9,6 +9,7 @@ import pytest
 
 from onesided import InputError, Panel
 from onesided.fitting.row_noise import learn_row_noise
+from onesided.kernels import posterior
 from onesided.model.imputation import LeastSquares, check_positions
 from onesided.model.row_space import RowSpace
 from tests.conftest import random_panel
@@ -172,3 +173,25 @@ def test_an_exact_row_is_recovered_from_as_many_entries_as_the_rank():
 def test_bad_positions(rows, columns, message):
     with pytest.raises(InputError, match=message):
         check_positions(random_panel(0), rows, columns)
+
+
+def test_rows_are_solved_once_for_values_and_deviations(monkeypatch, space):
+    """And the scores by which deviations are scaled are those of the pass that has only scores to make."""
+    panel = random_panel(4, n=300, low=0)
+    uneven = replace(space, row_noise=learn_row_noise(space, random_panel(5, n=300)), measured=None)
+    uneven = replace(uneven, row_noise=replace(uneven.row_noise, shrinkage=7.0))
+    sums, overlap = uneven.predictor.leave_one_out(panel, np.ones(300))[:, [2, 4]].T
+    scales = np.sqrt(uneven.row_noise.scales(sums, panel.row_counts, overlap))
+    even, expected = space.predictor.impute_with_deviations(panel)
+    solved, row_posterior = [], posterior.row_posterior
+
+    def counting(rows, columns, halves):
+        solved.extend(rows.starts.tolist())
+        row_posterior(rows, columns, halves)
+
+    monkeypatch.setattr(posterior, "row_posterior", counting)
+    monkeypatch.setattr(posterior, "leave_one_out", None)  # it would solve them again
+    filled, deviation = uneven.predictor.impute_with_deviations(panel)
+    assert sorted(solved) == panel.indptr[:-1].tolist()
+    np.testing.assert_array_equal(filled, even)
+    np.testing.assert_allclose(deviation, expected * scales[:, None], rtol=1e-12)

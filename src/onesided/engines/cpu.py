@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
@@ -166,14 +166,31 @@ class CpuEngine(RowBlocks, NumpyEngine):
 
     def row_posteriors(self, columns: Columns) -> Iterator[Array]:
         """Halves of (S, z) of all rows, some rows at a time, in order."""
-        panel, k = self.panel, columns.n_loadings
-        half = (k + 1) * (k + 2) // 2
+        half = (columns.n_loadings + 1) * (columns.n_loadings + 2) // 2
+        for _, halves in self._solved(lambda rows, halves: None, columns):
+            yield halves[:, :half]
 
-        def solve(block: tuple[int, int]) -> Array:
+    def scored_posteriors(self, columns: Columns) -> Iterator[tuple[Array, Array]]:
+        """The same, with the sums of :meth:`leave_one_out` for each row: rows are solved once for both."""
+        half = (columns.n_loadings + 1) * (columns.n_loadings + 2) // 2
+
+        def scored(rows: Rows, halves: Array) -> Array:
+            scores = np.zeros((len(halves), 5))
+            posterior.leave_one_out_of(rows, columns, halves, scores)
+            return scores
+
+        for scores, halves in self._solved(scored, columns):
+            yield halves[:, :half], scores
+
+    def _solved(self, then: Callable[[Rows, Array], Any], columns: Columns) -> Iterator[tuple[Any, Array]]:
+        """Solve some rows at a time, in order: what ``then`` makes of them, and their padded halves."""
+        panel, k = self.panel, columns.n_loadings
+
+        def solve(block: tuple[int, int]) -> tuple[Any, Array]:
             rows = self.rows.taken(slice(*block))
-            halves = cpu.padded(np.empty((len(rows.starts), 0)), half)
+            halves = cpu.padded(np.empty((len(rows.starts), 0)), (k + 1) * (k + 2) // 2)
             posterior.row_posterior(rows, columns, halves)
-            return np.asarray(halves[:, :half])
+            return then(rows, halves), halves
 
         rows_and_entries = panel.indptr + np.arange(panel.n_rows + 1)
         yield from in_order(solve, cut(rows_and_entries, max(1, SOLVED_AT_A_TIME // (k + 1) ** 2)))

@@ -310,50 +310,58 @@ def column_information(loadings: Array, noise: Array, spread: Array, information
 @jit
 def leave_one_out(rows: Rows, columns: Columns) -> Array:
     starts, stops, column, values, weights = rows
-    unit, center, loadings, precision, information, _, _, k = columns
+    loadings, k = columns.loadings, columns.n_loadings
     scores = np.zeros((len(starts), 5))
+    wide = -(-(k + 1) * (k + 2) // (2 * lanes(loadings))) * lanes(loadings)
+    chunk = max(1, ROOM // wide)
+    for lowest in range(0, len(starts), chunk):
+        some = slice(lowest, lowest + chunk)
+        halves = np.zeros((len(starts[some]), wide), loadings.dtype)
+        these = Rows(starts[some], stops[some], column, values, weights[some])
+        row_posterior(these, columns, halves)
+        leave_one_out_of(these, columns, halves, scores[some])
+    return scores
+
+
+@jit
+def leave_one_out_of(rows: Rows, columns: Columns, halves: Array, scores: Array) -> None:
+    """Add the scores of rows whose posteriors are known."""
+    starts, stops, column, values, _ = rows
+    unit, center, loadings, precision, information, _, _, k = columns
     width, step = loadings.shape[1], lanes(loadings)
     longest = longest_row(rows) + 4  # products are made four at a time
     B, P = np.zeros((longest, width), loadings.dtype), np.zeros((longest, width), loadings.dtype)
     A, S, SA = np.zeros((width, width), loadings.dtype), np.zeros((width, width), loadings.dtype), np.zeros((k, k))
     z, root = np.zeros((1, width), loadings.dtype), np.empty(longest)
-    wide = -(-(k + 1) * (k + 2) // (2 * step)) * step
-    chunk = max(1, ROOM // wide)
-    for lowest in range(0, len(starts), chunk):
-        some = slice(lowest, lowest + chunk)
-        halves = np.zeros((len(starts[some]), wide), loadings.dtype)
-        row_posterior(Rows(starts[some], stops[some], column, values, weights[some]), columns, halves)
-        for t in range(len(halves)):
-            u = lowest + t
-            start, m, half = starts[u], stops[u] - starts[u], halves[t]
-            for a in range(k):
-                z[0, a] = half[_at(a, -1)]
-                for c in range(a + 1):
-                    S[a, c] = half[_at(a, c)]
-                    S[c, a] = half[_at(a, c)]
-            if m > 0:
-                for c in range(0, width, step):
-                    gather(loadings, column, start, m, c, k - c, B)
-            for e in range(0, m, 4):
-                for c in range(0, width, step):
-                    products(B, e, S, k + k % 2, c, P)
-            for e in range(m):
-                j = column[start + e]
-                gamma, ySy = precision[j], np.float64(inner(B, e, P, e))
-                left = max(1.0 - gamma * ySy, SMALLEST_LEFT)
-                root[e] = np.sqrt(gamma / left)
-                residual = ((values[start + e] - center[j]) / unit - inner(B, e, z, 0)) / left
-                spread = 0.0
-                if len(information) > 0:
-                    spread += _spread(information[j], half, z[0], P[e], B[e], gamma, residual, left, ySy, k)
-                variance = 1.0 / (gamma * left) + spread
-                square = residual * residual / variance
-                scores[u, 0] -= 0.5 * (np.log(2.0 * np.pi * variance) + square)
-                scores[u, 1] += residual * residual
-                scores[u, 2] += square
-                scores[u, 3] += square * square
-            scores[u, 4] = _overlap(B, P, S, root, m, k, A, SA)
-    return scores
+    for u in range(len(halves)):
+        start, m, half = starts[u], stops[u] - starts[u], halves[u]
+        for a in range(k):
+            z[0, a] = half[_at(a, -1)]
+            for c in range(a + 1):
+                S[a, c] = half[_at(a, c)]
+                S[c, a] = half[_at(a, c)]
+        if m > 0:
+            for c in range(0, width, step):
+                gather(loadings, column, start, m, c, k - c, B)
+        for e in range(0, m, 4):
+            for c in range(0, width, step):
+                products(B, e, S, k + k % 2, c, P)
+        for e in range(m):
+            j = column[start + e]
+            gamma, ySy = precision[j], np.float64(inner(B, e, P, e))
+            left = max(1.0 - gamma * ySy, SMALLEST_LEFT)
+            root[e] = np.sqrt(gamma / left)
+            residual = ((values[start + e] - center[j]) / unit - inner(B, e, z, 0)) / left
+            spread = 0.0
+            if len(information) > 0:
+                spread += _spread(information[j], half, z[0], P[e], B[e], gamma, residual, left, ySy, k)
+            variance = 1.0 / (gamma * left) + spread
+            square = residual * residual / variance
+            scores[u, 0] -= 0.5 * (np.log(2.0 * np.pi * variance) + square)
+            scores[u, 1] += residual * residual
+            scores[u, 2] += square
+            scores[u, 3] += square * square
+        scores[u, 4] = _overlap(B, P, S, root, m, k, A, SA)
 
 
 @jit

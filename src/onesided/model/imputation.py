@@ -35,6 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onesided.arrays import host
+from onesided.engines.cpu import CpuEngine
 from onesided.engines.engine import Engine, engine_for
 from onesided.engines.placement import placed_like
 from onesided.engines.threads import cut, in_order
@@ -104,13 +105,13 @@ class BestLinearPredictor:
         for first in range(0, panel.n_rows, step):
             rows = np.arange(first, min(first + step, panel.n_rows))
             some = panel.take_rows(rows)  # on the processor
-            q, covariance = self.posteriors(some)
+            q, covariance, scales = self._solved(some)
             coordinates[rows] = q
             variance = self._variance(q, covariance)
             if self._in_parts:
                 linked = self._linked(some, *np.indices(some.shape))
                 variance = np.where(linked, variance, self._variance(*self._elsewhere(q, covariance)))
-            deviation[rows] = np.sqrt(space.noise_variance + variance) * self._scales(some)[:, None]
+            deviation[rows] = np.sqrt(space.noise_variance + variance) * scales[:, None]
         deviation[observed_positions(panel)] = 0.0
         return self._filled(panel, coordinates), deviation
 
@@ -145,7 +146,7 @@ class BestLinearPredictor:
             here = slice(first, first + step)
             asked, u = np.unique(rows[here], return_inverse=True)
             part = placed_like(panel.take_rows(asked), panel)
-            q, covariance = self.posteriors(part)
+            q, covariance, scales = self._solved(part)
             if self._in_parts:
                 u = u + len(asked) * ~self._linked(part, u, columns[here])
                 others = self._elsewhere(q, covariance)
@@ -155,8 +156,7 @@ class BestLinearPredictor:
             variance = np.einsum("ka,ka->k", np.einsum("ka,kab->kb", x, covariance[u]), x)
             if self.space.spread is not None:
                 variance += np.einsum("kt,kt->k", _traces(q, covariance)[u], self.space.spread[columns[here]])
-            scales = self._scales(part)[u % len(asked)]
-            deviation[here] = np.sqrt(self.space.noise_variance[columns[here]] + variance) * scales
+            deviation[here] = np.sqrt(self.space.noise_variance[columns[here]] + variance) * scales[u % len(asked)]
         return found
 
     def _variance(self, q: Array, covariance: Array) -> Array:
@@ -192,12 +192,21 @@ class BestLinearPredictor:
         engine = engine_for(panel, weights)
         return host(engine.leave_one_out(self.columns_on(engine)))
 
-    def _scales(self, panel: PanelLike) -> Array:
-        """What the standard deviations of each row are multiplied with."""
+    def _solved(self, panel: Panel) -> tuple[Array, Array, Array]:
+        """q and S of every row, and what the row's standard deviations are multiplied with.
+
+        On this machine's processor each row is solved once for all three.
+        """
         if self.space.row_noise == ALIKE:
-            return np.ones(panel.n_rows)
-        _, _, sums, _, overlap = self.leave_one_out(panel, np.ones(panel.n_rows)).T
-        return np.sqrt(self.space.row_noise.scales(sums, panel.row_counts, overlap))
+            return *self.posteriors(panel), np.ones(panel.n_rows)
+        engine = engine_for(panel)
+        if isinstance(engine, CpuEngine):
+            halves, scores = zip(*engine.scored_posteriors(self.columns_on(engine)), strict=True)
+            (q, covariance), (_, _, sums, _, overlap) = _split(np.concatenate(halves)), np.concatenate(scores).T
+        else:
+            q, covariance = self.posteriors(panel)
+            _, _, sums, _, overlap = self.leave_one_out(panel, np.ones(panel.n_rows)).T
+        return q, covariance, np.sqrt(self.space.row_noise.scales(sums, panel.row_counts, overlap))
 
     def columns_on(self, engine: Engine) -> Columns:
         """The columns where an engine works, brought there once.
@@ -221,11 +230,10 @@ class BestLinearPredictor:
     def _solve(self, panel: PanelLike, keep: Callable[[Array, Array], tuple[Array, ...]]) -> tuple[Array, ...]:
         def solve(rows: Panel) -> list[tuple[Array, ...]]:
             engine = engine_for(rows)
-            full = (from_half(halves) for halves in engine.row_posteriors(self.columns_on(engine)))
-            return [keep(one[:, 0, 1:].copy(), one[:, 1:, 1:].copy()) for one in full]
+            return [keep(*_split(halves)) for halves in engine.row_posteriors(self.columns_on(engine))]
 
-        parts = [part for _, _, found in panel.by_shards(solve) for part in found]
-        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+        blocks = [block for _, _, solved in panel.by_shards(solve) for block in solved]
+        return tuple(np.concatenate(block) for block in zip(*blocks, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,6 +274,12 @@ class LeastSquares:
         asked, back = np.unique(rows, return_inverse=True)
         q = self.coordinates(panel.take_rows(asked))
         return np.asarray(np.einsum("ka,ka->k", q[back], self.basis[columns]))
+
+
+def _split(halves: Array) -> tuple[Array, Array]:
+    """q and S from the halves over (1, z) in which engines hand them out."""
+    full = from_half(halves)
+    return full[:, 0, 1:].copy(), full[:, 1:, 1:].copy()
 
 
 def _traces(q: Array, covariance: Array) -> Array:

@@ -27,14 +27,13 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-import onesided
 from onesided.cli import main
 from tests.conftest import NEEDS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
-PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
 WITHOUT_FILES = {"privacy", "data list"}  # commands that are run although they read no file
 

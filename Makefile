@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: demo demo-cluster test docs bench lint format clean
+.PHONY: demo demo-cluster test test-all docs bench lint format clean
 
 # The main job on an embedded panel; says where its picture is.
 demo: $(VENV)/.demo
@@ -13,8 +14,13 @@ demo: $(VENV)/.demo
 demo-cluster: $(VENV)/.cluster
 	RAY_DEDUP_LOGS=0 $(BIN)/python examples/cluster.py
 
-# The whole suite, doctests and every block of the README and the documentation included.
+# Doctests and every block of the README and the documentation included. What needs PyTorch, Triton or Ray is skipped
+# where they are not installed, and says so.
 test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+# The whole suite: PyTorch, Triton (on Linux) and Ray are installed, which takes gigabytes where wheels bring CUDA.
+test-all: $(VENV)/.dev-all
 	$(BIN)/python -m pytest
 
 # The documentation as a site, in site/: warnings are errors. Pages need no network, nor a server but for the search.
@@ -41,16 +47,20 @@ clean:
 	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis onesided-demo.png
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[report]'
+	$(INSTALL) '.[report]'
 	touch $@
 
 $(VENV)/.cluster: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cluster]'
+	$(INSTALL) '.[cluster]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $@ $(VENV)/.demo $(VENV)/.cluster
+	$(INSTALL) '.[dev]'
+	touch $@ $(VENV)/.demo
+
+$(VENV)/.dev-all: pyproject.toml | $(BIN)/python
+	$(INSTALL) '.[dev-all]'
+	touch $@ $(VENV)/.dev $(VENV)/.demo $(VENV)/.cluster
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,4 +1,4 @@
-"""Panels that several tests share."""
+"""What several tests share: panels, and what to say where an optional package is not installed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ if find_spec("torch") is not None:
     if not torch.cuda.is_available():  # fused kernels are then interpreted; to be said before they are imported
         os.environ.setdefault("TRITON_INTERPRET", "1")
         torch.set_num_threads(1)  # tensors are small here, and threads would wait for one another
+
+NEEDS = {
+    "torch": "needs PyTorch: make test-all, or pip install '.[gpu]'",
+    "triton": "needs Triton: make test-all, or pip install '.[gpu]' on Linux",
+    "ray": "needs Ray: make test-all, or pip install '.[cluster]'",
+}
 
 
 def random_panel(seed=0, n=60, d=12, low=1, high=7, weighted=False, dtype=np.float64):

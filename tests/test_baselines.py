@@ -500,11 +500,12 @@ def test_the_convex_program_is_solved(monkeypatch, d, penalty, dense):
     moments = PairMoments.from_panel(random_panel(1, n=60, d=d, low=3, high=10))
     T, on = (moments.to_matrix(one).toarray() for one in (hajek(moments), np.ones(moments.n_pairs)))
     limits, rng = proximal.Limits(tol=1e-11, max_iterations=20_000, max_rank=d), np.random.default_rng(0)
+    expected = convex_by_definition(T, on, penalty)
     for full in (20, 0):  # as a dense matrix, and pair by pair
         monkeypatch.setattr(proximal, "FULL", full)
         found = proximal.solve(proximal.PairTarget.of(moments), penalty, proximal.Solution.nothing(d), limits, rng)
         Z = found.Z.to_dense()
-        np.testing.assert_allclose(Z, convex_by_definition(T, on, penalty), atol=1e-5)
+        np.testing.assert_allclose(Z, expected, atol=1e-5)
         assert found.history[-1] == pytest.approx(
             np.sum((on * (Z - T)) ** 2) / 2 + penalty * np.linalg.norm(Z, "nuc"), rel=1e-9
         )

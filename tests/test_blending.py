@@ -2,70 +2,121 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
 from onesided import OneSidedCompletion, PairMoments, Panel, synthetic
-from onesided.fitting.blending import Blend, _best, _products, blended_means, choose_blend
+from onesided.fitting.blending import KAPPAS, MEAN_KAPPAS, Blend, choose_blend
 from onesided.fitting.moment_solution import moment_solution
+from onesided.fitting.refinement import refine
 from onesided.fitting.setting import Setting
-from onesided.pairs.moments import hajek, hajek_at
+from onesided.pairs.moments import hajek
 from tests.conftest import random_panel
 
 
-def test_products_are_those_of_the_rows():
-    panel = random_panel(0, n=60, d=12, low=0, high=6, weighted=True)
-    rows = np.arange(10, 40)
-    found = _products(panel, rows, np.random.default_rng(0))
-    expected = []
-    for k, (v, w) in enumerate(zip(panel.to_dense()[rows], panel.row_weights[rows], strict=True)):
-        seen = np.flatnonzero(~np.isnan(v))
-        expected += [(k, i, j, v[i] * v[j], w) for b, j in enumerate(seen) for i in seen[:b]]
-    np.testing.assert_allclose(np.column_stack(found), expected)
+class Gain(NamedTuple):
+    total: float
+    standard_error: float
 
 
-def test_of_rows_with_many_products_some_stand_for_all(monkeypatch):
-    panel = random_panel(0, n=400, d=12, low=5, high=11)
-    everything = _products(panel, np.arange(400), np.random.default_rng(0))
-    monkeypatch.setattr("onesided.fitting.blending.PRODUCTS_OF_A_ROW", 4)
-    some = _products(panel, np.arange(400), np.random.default_rng(0))
-    assert len(some.values) == 400 * 4
-    assert np.all(some.i < some.j)
-    np.testing.assert_allclose(some.weights.sum(), everything.weights.sum())
-    spread = np.std(everything.values) * np.sqrt(np.sum(some.weights**2))
-    assert abs(some.weights @ some.values - everything.weights @ everything.values) < 4 * spread
+def gains(panel, held_out, model):
+    """Of every κ and κ' over the model alone, on all products of two entries of a held-out row, by the definition."""
+    dense, weights = panel.to_dense(), panel.row_weights
+    V, w = np.nan_to_num(dense[~held_out]), weights[~held_out]
+    seen = ~np.isnan(dense[~held_out])
+    N = (seen.T * w) @ seen
+    T, means = ((V.T * w) @ V / np.maximum(N, 1e-9), w @ V / np.maximum(np.diag(N), 1e-9))
+    products = [
+        (u, i, j, dense[u, i] * dense[u, j], weights[u])
+        for u in np.flatnonzero(held_out & (weights > 0))
+        for b, j in enumerate(np.flatnonzero(~np.isnan(dense[u])))
+        for i in np.flatnonzero(~np.isnan(dense[u]))[:b]
+    ]
+    rows, i, j, values, row_weights = map(np.array, zip(*products, strict=True))
+
+    def squares(matrix):
+        return np.bincount(rows, row_weights * (values - matrix[i, j]) ** 2, panel.n_rows)[held_out]
+
+    common = model.loadings @ model.loadings.T
+    alone = squares(np.outer(model.mean, model.mean) + common)
+    found = {}
+    for mean_kappa in MEAN_KAPPAS if model.mean.any() else [np.inf]:
+        m = model.mean + (means - model.mean) * np.diag(N) / (np.diag(N) + mean_kappa)
+        L = np.outer(m, m) + common
+        for kappa in KAPPAS:
+            by_row = alone - squares(L + (T - L) * N / (N + kappa))
+            found[Blend(kappa, mean_kappa)] = Gain(by_row.sum(), np.sqrt(len(by_row)) * by_row.std())
+    return found
 
 
-@pytest.mark.parametrize("kappa", [2.0, 50.0, np.inf])
-@pytest.mark.parametrize("mean_kappa", [3.0, np.inf])
-@pytest.mark.parametrize("fits", [False, True])
-def test_the_gain_is_a_difference_of_squared_errors(monkeypatch, kappa, mean_kappa, fits):
-    """A blend is taken where the sum over held-out products is above twice its standard error over rows."""
+def chosen(panel, rank, center):
+    """What is chosen, and the gains of all there is to choose from. Rows held out have weight zero in the fit."""
+    seen = []
+
+    def fit(rows):
+        model = refine(rows, moment_solution(rows, Setting(rank, center=center)), center=center).row_space
+        seen.append((rows.row_weights == 0, model))
+        return model
+
+    blend = choose_blend(panel, fit, 0)
+    ((held_out, model),) = seen
+    assert np.count_nonzero(held_out) == pytest.approx(panel.n_rows / 5, abs=1)
+    return blend, gains(panel, held_out, model)
+
+
+def misses_factors():
+    return synthetic.sample_fixed(synthetic.linear_mixture(800, 12, 5, rng=0), 8, rng=1), 1, "none"
+
+
+def rows_choose_columns():
+    """Rows have columns that they like."""
     rng = np.random.default_rng(0)
-    offset = np.where(np.arange(12) < 6, 2.0, -1.0)  # measured means that help, if they are taken
-    plain = random_panel(0, n=600, weighted=True)
-    panel = Panel(plain.indptr, plain.columns, plain.values + offset[plain.columns], 12, row_weights=plain.row_weights)
-    products = _products(panel, np.arange(200, 600), rng)
-    fitted = PairMoments.from_panel(panel.take_rows(np.arange(200)))
-    T, N = (fitted.to_matrix(one).toarray() for one in (hajek(fitted), fitted.counts))
-    Y, model = 0.1 * rng.normal(size=(12, 2)), np.zeros(12)
-    measured = offset if fits else rng.normal(size=12) * 10
-    i, j = products.i, products.j
-    at = hajek_at(fitted, i, j)
-    np.testing.assert_allclose(at, (T[i, j], N[i, j]), rtol=1e-12)
-    candidates = {one: blended_means(model, measured, np.diag(N), one) for one in (np.inf, mean_kappa)}
-    best, expected = 0.0, Blend()
-    for one, m in candidates.items():
-        L = np.outer(m, m) + Y @ Y.T
-        B = L + (T - L) * N / (N + kappa)
-        gain = (products.values - (Y @ Y.T)[i, j]) ** 2 - (products.values - B[i, j]) ** 2
-        by_row = np.bincount(products.rows, products.weights * gain, 400)
-        if by_row.sum() > max(best, 2 * np.sqrt(400 * by_row.var())):
-            best, expected = by_row.sum(), Blend(kappa, one)
-    monkeypatch.setattr("onesided.fitting.blending.KAPPAS", np.array([kappa]))
-    assert _best(products, at, np.vecdot(Y[i], Y[j]), candidates) == expected
-    if fits:
-        assert expected.means == mean_kappa
+    level = rng.normal(size=(800, 1))
+    kept = rng.random((800, 12)) < np.where(np.arange(12) < 6, 0.6 / (1 + np.exp(-2 * level)), 0.3)
+    return Panel.from_dense(np.where(kept, 3.0 + level + 0.5 * rng.normal(size=(800, 12)), np.nan)), 0, "both"
+
+
+def weighted():
+    """Few rows have most of the weight."""
+    panel, rank, center = rows_choose_columns()
+    return panel.with_row_weights(np.random.default_rng(1).lognormal(0.0, 2.0, size=800)), rank, center
+
+
+def misses_nothing():
+    return synthetic.sample_fixed(synthetic.noisy_mixture(800, 12, 2, sigma=0.3, rng=0), 6, rng=1), 2, "columns"
+
+
+@pytest.mark.parametrize(
+    ("case", "finite"),
+    [
+        (misses_factors, [True, False]),
+        (rows_choose_columns, [True, True]),
+        (weighted, [True, False]),
+        (misses_nothing, [False, False]),
+    ],
+)
+def test_the_largest_gain_above_two_standard_errors_is_taken(case, finite):
+    blend, found = chosen(*case())
+    clear = {one: gain.total for one, gain in found.items() if gain.total > 2 * gain.standard_error}
+    assert blend == (max(clear, key=clear.get) if clear else Blend())
+    assert list(np.isfinite([blend.pairs, blend.means])) == finite
+
+
+@pytest.mark.parametrize("most", [4, 256])
+def test_of_rows_with_many_products_some_stand_for_all(monkeypatch, most):
+    """Long rows have most products, all positive, which short rows outnumber: drawn ones must weigh as all of a row."""
+    monkeypatch.setattr("onesided.fitting.blending.PRODUCTS_OF_A_ROW", most)
+    rng = np.random.default_rng(0)
+    dense = np.full((3200, 12), np.nan)
+    dense[:200] = 1.0
+    for row in dense[200:]:
+        row[rng.choice(12, 2, replace=False)] = (1.0, -1.0)
+    blend = choose_blend(
+        Panel.from_dense(dense), lambda rows: moment_solution(rows, Setting(0, center="none")).row_space, 0
+    )
+    assert blend.pairs < np.inf
 
 
 def test_means_of_the_rows_that_have_a_column_are_found():

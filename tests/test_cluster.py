@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("ray")
+from tests.conftest import NEEDS
+
+pytest.importorskip("ray", reason=NEEDS["ray"])
 
 import ray
 from click.testing import CliRunner
@@ -439,7 +441,7 @@ def test_nodes_of_different_sizes_all_have_slots(nodes, cluster):
 
 
 def test_gpus_hold_shards_and_may_die(nodes, cluster, panel, monkeypatch):
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason=NEEDS["torch"])
     monkeypatch.setattr(cluster, "gpu", "cpu")  # torch's processor stands for a GPU
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)  # and takes long over kernels that are interpreted
     with_gpus = nodes.add_node(num_cpus=0, num_gpus=2, object_store_memory=STORE)

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from onesided import InputError, Panel
+from tests.conftest import NEEDS
 
-ray = pytest.importorskip("ray")
+ray = pytest.importorskip("ray", reason=NEEDS["ray"])
 
 from onesided.engines.ray import shuffle, sources  # noqa: E402
 from onesided.engines.ray.cluster import fetched  # noqa: E402

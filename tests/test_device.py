@@ -20,9 +20,9 @@ from onesided.fitting.setting import Setting
 from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments
 from onesided.privacy import Privacy
-from tests.conftest import random_panel
+from tests.conftest import NEEDS, random_panel
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason=NEEDS["torch"])
 
 from onesided.engines import gpu as device  # noqa: E402
 from onesided.engines import placement  # noqa: E402  torch may not be there

@@ -10,9 +10,10 @@ import pytest
 
 from onesided.kernels import reference
 from onesided.kernels.bundles import Rows, Sums
+from tests.conftest import NEEDS
 from tests.test_kernels import PANELS, build, column_arguments, factor, posterior_arguments
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason=NEEDS["torch"])
 
 from onesided.kernels import gpu  # noqa: E402  torch may not be there
 
@@ -25,7 +26,7 @@ def path(request, monkeypatch):
     if request.param == "torch":
         monkeypatch.setattr(gpu, "fused_for", lambda tensor: None)
     else:
-        pytest.importorskip("triton")
+        pytest.importorskip("triton", reason=NEEDS["triton"])
         assert gpu.fused_for(torch.zeros(1, device=DEVICE)) is not None
     return request.param
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+from tests.conftest import NEEDS
+
+torch = pytest.importorskip("torch", reason=NEEDS["torch"])
 
 from onesided.kernels import gpu, gpu_pairs, reference  # noqa: E402
 from tests.test_kernels import PANELS, build, factor, pair_moments, random_rows  # noqa: E402
@@ -17,8 +19,9 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 def path(request, monkeypatch):
     if request.param == "torch":
         monkeypatch.setattr(gpu, "fused_for", lambda tensor: None)
-    elif gpu.fused_for(torch.empty(0, device=DEVICE)) is None:
-        pytest.skip("Triton is not there, or neither a GPU nor its interpreter")
+    else:
+        pytest.importorskip("triton", reason=NEEDS["triton"])
+        assert gpu.fused_for(torch.empty(0, device=DEVICE)) is not None
     return request.param
 
 

@@ -173,9 +173,10 @@ def test_noise_comes_from_the_operating_system(monkeypatch):
 
 
 def test_the_same_seed_draws_other_noise():
-    panel, _, _ = made_panel(500)
-    first, second = (OneSidedCompletion(1, random_state=0, privacy=PLAN).fit(panel).mean_ for _ in range(2))
-    assert not np.array_equal(first, second) or np.ptp(first) == 0
+    panel, _, _ = made_panel(2000)
+    plan = replace(PLAN, epsilon=5.0)
+    first, second = (OneSidedCompletion(1, random_state=0, privacy=plan).fit(panel).mean_ for _ in range(2))
+    assert not np.any(first == second)
 
 
 # --- sensitivity -----------------------------------------------------------------------------------------------------
@@ -249,7 +250,7 @@ def test_an_adversary_does_no_better_than_is_claimed_and_the_audit_can_fail(case
         audit(plan, pair, runs=2000, noise=noise, draw=np.random.default_rng(0).bytes) for noise in (1.0, 0.5)
     )
     assert honest.lower_bound <= honest.claimed
-    assert honest.lower_bound > 0.4 * honest.claimed  # the adversary is no straw man
+    assert honest.lower_bound > 0.5 * honest.claimed  # the adversary is no straw man
     assert halved.lower_bound > halved.claimed
 
 
@@ -572,7 +573,7 @@ def test_a_plan_can_be_cloned():
 
 
 def test_the_local_mechanism_may_choose():
-    panel, _, _ = made_panel(3000)
+    panel, _, _ = made_panel(500, d=10)
     plan = replace(PLAN, mechanism="local", epsilon=500.0)
     model = OneSidedCompletion(random_state=0, privacy=plan).fit(panel)
     assert model.selection_ is not None

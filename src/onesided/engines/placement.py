@@ -33,6 +33,10 @@ class Place(Protocol):
 
     Beside engines, a place may offer passes over pairs of columns. ``None`` says that it has none, and that the
     processor is to make them.
+
+    >>> from onesided import Panel
+    >>> place_of(Panel.from_dense([[1.0, 2.0]])) is None
+    True
     """
 
     def engine(self, panel: PanelLike, weights: Array | None) -> Engine:
@@ -66,7 +70,13 @@ def place_of(panel: PanelLike) -> Place | None:
 
 
 def placed_like(rows: Panel, panel: PanelLike) -> Panel:
-    """Other rows at the place of a panel, such as those that were taken from it."""
+    """Other rows at the place of a panel, such as those that were taken from it.
+
+    >>> from onesided import Panel
+    >>> panel = Panel.from_dense([[1.0, 2.0], [3.0, 4.0]])
+    >>> placed_like(panel.take_rows([1]), panel)
+    Panel(1 row × 2 columns, 2 entries)
+    """
     place = place_of(panel)
     return rows if place is None else rows.at(place.for_rows(rows))
 

@@ -76,6 +76,8 @@ def _read_columns(table: Any, names: list[Any]) -> list[Any]:
             return list(arrow.columns)  # whose names are strings, even where those of the table are not
         if isinstance(table, pa.RecordBatchReader):
             arrow = table.read_all()  # keeps an error of the source as it is
+        elif isinstance(table, pa.Table):
+            arrow = table  # pa.table() would copy it by way of C, where older versions crash on string views
         else:
             lazy = table.lazy().select(names).collect() if hasattr(table, "collect_schema") else table
             arrow = pa.table(lazy)
@@ -94,6 +96,8 @@ def arrow_array(given: Any, name: str) -> pa.Array | pa.ChunkedArray:
     try:
         if hasattr(given, "__arrow_c_stream__"):  # polars, pandas
             return pa.chunked_array(given)  # pa.array() would read polars item by item, and widen float32
+        if isinstance(given, np.ndarray) and given.dtype.kind == "T":  # numpy's strings, which pyarrow reads from 26 on
+            given = given.astype(object)
         return pa.array(given, from_pandas=True)
     except OverflowError as error:
         raise InputError(f"{name!r} has integers beyond 64 bits; give ids as strings, values as floats") from error

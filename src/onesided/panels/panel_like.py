@@ -36,6 +36,10 @@ class PanelLike(ABC):
 
     ``place`` says where passes over the rows run if not on this machine's processor. To a panel it means nothing:
     :func:`onesided.engines.placement.place_of` knows what it is.
+
+    >>> from onesided import Panel
+    >>> isinstance(Panel.from_dense([[1.0, 2.0]]), PanelLike)
+    True
     """
 
     n_rows: int

@@ -29,11 +29,9 @@ from typing import Any
 from unicodedata import combining, normalize
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import InputError, counted, examples, shown
-
-Array = npt.NDArray[Any]
 
 SEPARATORS = ("::", "\t", ",", ";", "|")
 TITLES = ("title", "name", "label", "question", "text")

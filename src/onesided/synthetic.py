@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
+from onesided.arrays import Array
 from onesided.errors import InputError
-from onesided.panels.panel import Array, Panel
+from onesided.panels.panel import Panel
 
 Seed = int | np.random.Generator
 

@@ -12,8 +12,8 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.baselines.baseline import check_descent
 from onesided.baselines.matrix import MatrixBaseline
 from onesided.engines.threads import cut, in_order, single_blas_thread
@@ -27,8 +27,6 @@ from onesided.kernels.bundles import Rows
 from onesided.model.imputation import LeastSquares
 from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
-
-Array = npt.NDArray[Any]
 
 BLOCK_ENTRIES = 1 << 17
 

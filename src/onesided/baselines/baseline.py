@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import InputError
 from onesided.estimators.base import OneSidedEstimator, Unknown
 from onesided.fitting.solvers.result import SolveResult
@@ -15,8 +15,6 @@ from onesided.model.row_space import RowSpace
 from onesided.model.second_moment import Output, SecondMoment
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 
 class Baseline(OneSidedEstimator):

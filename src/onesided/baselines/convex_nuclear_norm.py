@@ -14,7 +14,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 from sklearn.exceptions import ConvergenceWarning
 
@@ -31,8 +30,6 @@ from onesided.model.axes import principal_axes
 from onesided.model.row_space import RowSpace, without_noise
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 COARSE = 1e-3  # the least tolerance while a penalty is chosen
 

@@ -14,8 +14,8 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.baselines.baseline import Baseline
 from onesided.engines.cpu import chunks
 from onesided.engines.threads import single_blas_thread
@@ -31,8 +31,6 @@ from onesided.model.axes import principal_axes
 from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import column_means, column_sums
 from onesided.panels.panel import Panel
-
-Array = npt.NDArray[Any]
 
 LEAST_NOISE = 1e-3  # of the mean variance of a column
 START_SHARE = 0.1  # of a column's variance that the random start explains

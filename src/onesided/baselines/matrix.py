@@ -7,17 +7,15 @@ from copy import copy
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
+from onesided.arrays import Array
 from onesided.baselines.baseline import Baseline
 from onesided.errors import InputError
 from onesided.model.axes import principal_axes
 from onesided.model.imputation import check_positions
 from onesided.model.row_space import RowSpace, without_noise
 from onesided.panels.panel import Panel
-
-Array = npt.NDArray[Any]
 
 
 class MatrixBaseline(Baseline):

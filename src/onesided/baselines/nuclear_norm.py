@@ -13,8 +13,8 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.baselines.baseline import Baseline, check_descent
 from onesided.engines.threads import single_blas_thread
 from onesided.estimators.base import generator, warn_of_parts
@@ -31,8 +31,6 @@ from onesided.model.row_space import without_noise
 from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
-
-Array = npt.NDArray[Any]
 
 
 class PairBaseline(Baseline):

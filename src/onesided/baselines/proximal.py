@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.engines.threads import in_order
 from onesided.fitting.objective.pairs import pair_blocks
 from onesided.fitting.solvers.eigenpairs import leading_eigenpairs
 from onesided.kernels import cpu, factorization
 from onesided.pairs.moments import PairMoments, hajek
-
-Array = npt.NDArray[Any]
 
 DENSE = 500  # up to so many columns, all eigenpairs are found at once
 THOROUGH = 10  # steps of the eigensolver, at the beginning and before the end

@@ -23,10 +23,10 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 from sklearn.exceptions import ConvergenceWarning
 
+from onesided.arrays import Array
 from onesided.baselines.alternating_gd import EntryObjective
 from onesided.baselines.matrix import MatrixBaseline
 from onesided.baselines.penalty_path import Auto, PenaltyChosen, best_penalty, counting, held_out
@@ -40,8 +40,6 @@ from onesided.model.imputation import LeastSquares, observed_positions
 from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import largest_value
 from onesided.panels.panel import Panel
-
-Array = npt.NDArray[Any]
 
 COARSE = 1e-4  # the least tolerance while a penalty is chosen: stopping sooner would be a penalty of its own
 LEAST = 5  # iterations: they begin small, before β has grown

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.baselines.baseline import Baseline
 from onesided.engines.threads import single_blas_thread
 from onesided.fitting.moment_solution import moment_solution
@@ -16,8 +16,6 @@ from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.model.row_space import without_noise
 from onesided.pairs.column_sums import column_means, column_sums, largest_value
 from onesided.panels.panel import Panel
-
-Array = npt.NDArray[Any]
 
 
 class MeansAlone(Baseline):

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.datasets.genotypes import MISSING, Blocks, Sites, check_options, doses, haplotype_ids
 from onesided.datasets.readings import Account, Reading
 from onesided.datasets.sources import Source, Stream
 from onesided.errors import InputError, counted, examples
 from onesided.panels.table_files import Progress
-
-Array = npt.NDArray[Any]
 
 _FIXED = 9  # fields of a line of VCF before the genotypes
 _BED = b"\x6c\x1b\x01"  # of a .bed with a site after the other

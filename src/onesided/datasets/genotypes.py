@@ -18,16 +18,14 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.datasets.readings import Account
 from onesided.errors import InputError, check_choice, counted
 from onesided.panels.packed.format import RowBlock
 
-Array = npt.NDArray[Any]
 Site = tuple[str, Array]  # its id, and the alleles of all haplotypes: int8, -1 where missing
 Sites = Generator[Site, None, None]
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.datasets.readings import Account, Reading
 from onesided.datasets.sources import Source
 from onesided.errors import InputError
 from onesided.panels.table_files import Progress
-
-Array = npt.NDArray[Any]
 
 MISSING = 99.0
 LARGEST = 10.0

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.datasets.catalogue import Lines, Specification
 from onesided.datasets.readings import Account, Reading
 from onesided.datasets.sources import Source, Stream
@@ -24,7 +24,6 @@ from onesided.panels.table_files import Progress
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Array = npt.NDArray[Any]
 
 BLOCK_BYTES = 1 << 20
 _LONGEST_LINE = 1 << 16

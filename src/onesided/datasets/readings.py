@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy.typing as npt
-
+from onesided.arrays import Array
 from onesided.panels.packed.format import RowBlock
 from onesided.panels.panel import Panel
-
-Array = npt.NDArray[Any]
 
 
 @dataclass

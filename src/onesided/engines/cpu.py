@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.engines.engine import Engine, means_from, row_prior
 from onesided.engines.threads import RowBlocks, Run, cut, in_order, workers
 from onesided.kernels import cpu, posterior
@@ -16,8 +16,6 @@ from onesided.kernels.bundles import Columns, Rows, Sums
 from onesided.kernels.reference import to_half
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 CHUNK = 1 << 20  # numbers held at a time when columns are gone through
 SAMPLED_ENTRIES = 1 << 22  # of rows that are drawn

@@ -11,13 +11,11 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.engines.placement import place_of
 from onesided.kernels.bundles import Columns, Sums
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 
 class Engine(Protocol):

@@ -34,11 +34,10 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from onesided.arrays import host
+from onesided.arrays import Array, host
 from onesided.engines.cpu import SAMPLED_ENTRIES, drawn_weights
 from onesided.engines.engine import Engine, means_from, row_prior
 from onesided.engines.placement import PairPass, Place
@@ -50,8 +49,6 @@ from onesided.kernels.reference import to_half
 from onesided.memory import memory_in_words
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 BLOCK_ENTRIES = 1 << 28  # of rows that lie together: places in them are 32-bit numbers
 BLOCK_ROWS = 1 << 25

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-import numpy.typing as npt
-
+from onesided.arrays import Array
 from onesided.errors import InputError
 from onesided.memory import memory_in_words
 from onesided.panels.panel import Panel
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from onesided.engines.engine import Engine
     from onesided.engines.ray import RayPanel
 
-Array = npt.NDArray[Any]
 PairPass = Callable[[float, Any], tuple[float, Any]]  # of the weight of the diagonal and X: the loss, its gradient
 
 WORTH = 1 << 20  # entries from which rows travel to a GPU ("auto"), or to a cluster to be imputed; fewer are done here

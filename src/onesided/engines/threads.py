@@ -17,14 +17,13 @@ from threading import Condition, Lock
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import InputError
 from onesided.kernels import cpu
 from onesided.kernels.bundles import Rows
 from onesided.panels.panel import Panel
 
-Array = npt.NDArray[Any]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

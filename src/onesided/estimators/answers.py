@@ -8,9 +8,9 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
+from onesided.arrays import Array
 from onesided.engines.placement import WORTH, explaining_gpu_memory, placed, read_on_cluster
 from onesided.errors import InputError
 from onesided.estimators.base import OneSidedEstimator, Unknown, generator
@@ -24,8 +24,6 @@ from onesided.model.second_moment import SecondMoment
 from onesided.model.similarity import Similar, most_similar
 from onesided.model.uncertainty import Bootstrap
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 
 class AnsweringEstimator(OneSidedEstimator):

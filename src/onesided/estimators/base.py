@@ -7,11 +7,11 @@ from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from onesided.arrays import Array
 from onesided.engines.threads import single_blas_thread
 from onesided.errors import InputError, check_choice, counted, warn
 from onesided.estimators.saving import load_model, save_model
@@ -24,7 +24,6 @@ from onesided.panels.convert import column_names
 from onesided.panels.panel import Panel, as_panel
 from onesided.panels.panel_like import PanelLike
 
-Array = npt.NDArray[Any]
 Unknown = Literal["refuse", "drop"]
 
 

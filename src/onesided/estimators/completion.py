@@ -56,8 +56,6 @@ from onesided.privacy.plan import Privacy
 from onesided.storage.checkpoint import Checkpoint
 from onesided.storage.provenance import Provenance
 
-Array = npt.NDArray[Any]
-
 
 class OneSidedCompletion(AnsweringEstimator):
     """The second moment and row space of a sparse panel. Nothing needs to be set.

@@ -17,10 +17,9 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from onesided.arrays import host
+from onesided.arrays import Array, host
 from onesided.engines.engine import engine_for
 from onesided.engines.placement import explaining_gpu_memory, place_of, placed
 from onesided.engines.threads import single_blas_thread
@@ -37,8 +36,6 @@ from onesided.model.row_space import RowSpace, without_noise
 from onesided.model.second_moment import SecondMoment
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 
 class HajekGD(OneSidedEstimator):

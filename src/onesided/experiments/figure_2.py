@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onesided.arrays import Array
 from onesided.experiments import sampling
 from onesided.experiments.experiment import Expectation, Experiment, Row
 from onesided.experiments.figure_1 import EXPERIMENT as FIGURE_1
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 PRINTED = 1e-6  # the paper: errors of both approximations are generally less
 
 
-def expansion(moments: PairMoments, T: sampling.Array, p: float) -> tuple[sampling.Array, sampling.Array]:
+def expansion(moments: PairMoments, T: Array, p: float) -> tuple[Array, Array]:
     """The columns i seen, and T_ii + (A_ii − n p T_ii) / (n p) − T_ii (B_ii − n p) / (n p), A the sum and B the count.
 
     This is T̂_ii = A_ii / B_ii to first order around the means of both, and equals T_ii + (T̂_ii − T_ii) B_ii / (n p).

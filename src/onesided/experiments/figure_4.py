@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onesided.arrays import Array
 from onesided.experiments import sampling
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
-from onesided.experiments.metrics import Array, size, sum_over_omega
+from onesided.experiments.metrics import size, sum_over_omega
 from onesided.experiments.panels import COMPLETE, Panels
 from onesided.experiments.split import moments_of
 from onesided.experiments.summaries import agreement, column, markdown, mean, where

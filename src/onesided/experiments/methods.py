@@ -12,9 +12,9 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from onesided import synthetic
+from onesided.arrays import Array
 from onesided.baselines import (
     AlternatingGD,
     ColumnMeans,
@@ -32,8 +32,6 @@ from onesided.model.second_moment import SecondMoment
 from onesided.pairs.moments import PairMoments
 from onesided.pairs.size import pair_size
 from onesided.panels.panel import Panel
-
-Array = npt.NDArray[Any]
 
 RANK = 10
 PRINTED = "Hájek-GD as printed"  # with the step and the iterations that the paper chose for its synthetic panel

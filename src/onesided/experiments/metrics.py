@@ -31,14 +31,12 @@ RMSE of M
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.pairs.moments import PairMoments, hajek
 
-Array = npt.NDArray[Any]
 AtPairs = Callable[[Array, Array], Array]  # the entries of an estimate at pairs of columns
 
 CHUNK = 1 << 20  # pairs looked at together

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.metrics import relative_error, rmse
 from onesided.experiments.panels import Panels
@@ -19,7 +19,6 @@ from onesided.pairs.measured import Measured
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array = npt.NDArray[Any]
 
 RECOVERED = 0.1  # the relative error below which rows, and T, are called recovered
 METHODS = {

@@ -14,16 +14,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from onesided import synthetic
+from onesided.arrays import Array
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Array = npt.NDArray[Any]
 
 HIGHEST_RANK = 50
 GENERATORS = {"text": "N(1/√d, 1/d)", "code": "N(2/√d, 1/d²)"}

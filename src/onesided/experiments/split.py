@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.experiments.panels import COMPLETE, Panels
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
-
-Array = npt.NDArray[Any]
 
 UNUSED_ROWS = 0.1
 TRAINED = 8 / 9  # of the entries of the other rows

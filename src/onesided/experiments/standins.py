@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from onesided.panels.panel import Array, Panel
+from onesided.arrays import Array
+from onesided.panels.panel import Panel
 
 RANK = 8
 PART = 1 << 20  # entries made at a time

@@ -11,17 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from onesided import synthetic
+from onesided.arrays import Array
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.estimators.hajek_gd import HajekGD
 from onesided.experiments.metrics import relative_error
 from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
 from onesided.synthetic import Truth
-
-Array = npt.NDArray[Any]
 
 METHODS = {
     "hajek": "HajekGD, XXᵀ",

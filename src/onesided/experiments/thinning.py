@@ -8,17 +8,14 @@ paper's C·m/d, at that share of the largest C that gives no row a probability a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.experiments.split import keep_entries
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
 from onesided.synthetic import sample_snowball
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

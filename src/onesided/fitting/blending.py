@@ -17,12 +17,11 @@ has more than 2²³ products, the pairs among some columns.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from onesided.arrays import host
+from onesided.arrays import Array, host
 from onesided.model.blend import NO_BLEND, Blend, blended_means
 from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import column_sums, largest_value
@@ -30,8 +29,6 @@ from onesided.pairs.lookup import some_columns
 from onesided.pairs.moments import PairMoments, hajek_at
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 HELD_OUT = 5  # one row in so many
 KAPPAS = np.append(np.geomspace(1.0, 1e5, 16), np.inf)

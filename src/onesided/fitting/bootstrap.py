@@ -37,9 +37,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
-from onesided.arrays import host, inner
+from onesided.arrays import Array, host, inner
 from onesided.engines.placement import placed_like
 from onesided.engines.threads import single_blas_thread
 from onesided.errors import InputError, check_choice, counted
@@ -52,7 +51,6 @@ from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
 from onesided.panels.positions import checked_positions
 
-Array = npt.NDArray[Any]
 Replicated = Callable[[int, int], None]  # called with the replicates made so far and their number in all
 
 RIDGE = 0.1  # of the sampling noise: it hardly shrinks what is there, and keeps what is not from growing

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from onesided.arrays import host, namespace
 from onesided.engines.engine import engine_for
@@ -21,8 +20,6 @@ from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import column_means, column_sums
 from onesided.panels.panel_like import PanelLike
 from onesided.storage.checkpoint import NOWHERE, Work
-
-Array = npt.NDArray[Any]
 
 SMALLEST_NOISE = 1e-300  # for a panel of zeros, which has no unit
 NOISE_FLOOR = 1e-4  # of the mean square: below it, imputation would trust single entries too far

@@ -28,9 +28,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from onesided.arrays import host, like, namespace
+from onesided.arrays import Array, host, like, namespace
 from onesided.engines.cpu import chunks
 from onesided.engines.engine import engine_for
 from onesided.engines.threads import single_blas_thread
@@ -46,7 +45,6 @@ from onesided.pairs.column_sums import column_sums
 from onesided.panels.panel_like import PanelLike
 from onesided.storage.checkpoint import NOWHERE, Work
 
-Array = npt.NDArray[Any]
 Refine = Literal["auto", "none", "variational"]
 
 PASSES = 40

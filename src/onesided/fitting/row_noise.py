@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.engines.engine import engine_for
 from onesided.model.imputation import BestLinearPredictor
 from onesided.model.row_noise import RowNoise
@@ -15,8 +14,6 @@ from onesided.model.row_space import RowSpace
 from onesided.model.shrinkage import GroupVariances, shrinkage
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 LEAST_SHRINKAGE = 5.0  # entries: a row of one or two says little of its noise
 

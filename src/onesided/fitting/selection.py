@@ -31,8 +31,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import InputError
 from onesided.fitting.moment_solution import NOISE_FLOOR
 from onesided.fitting.objective.rows import Diagonal
@@ -44,7 +44,6 @@ from onesided.pairs.column_sums import column_means, column_sums
 from onesided.panels.panel_like import PanelLike
 from onesided.storage.checkpoint import Checkpoint
 
-Array = npt.NDArray[Any]
 Rule = Literal["best", "one-standard-error"]
 
 RANKS = (0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 23, 32)

@@ -6,17 +6,13 @@ double precision and do not depend on the order of the rows.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.kernels.bundles import Rows
 from onesided.kernels.cpu import longest_row
 from onesided.kernels.jit import jit
 from onesided.kernels.reference import WITHIN
-
-Array = npt.NDArray[Any]
 
 
 @jit

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.kernels.bundles import Rows
 from onesided.kernels.jit import jit
 from onesided.kernels.llvm import (
@@ -31,8 +31,6 @@ from onesided.kernels.llvm import (
     weighted_sum,
 )
 from onesided.kernels.reference import SINGULAR
-
-Array = npt.NDArray[Any]
 
 NEAR = 1 << 22  # bytes of a factor that cache can hold: beyond, lines are fetched in advance
 AHEAD = 64  # so many entries before they are needed

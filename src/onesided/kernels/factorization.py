@@ -6,15 +6,11 @@ inner loops need no remainder.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.kernels.bundles import Rows
 from onesided.kernels.jit import jit
-
-Array = npt.NDArray[Any]
 
 
 @jit

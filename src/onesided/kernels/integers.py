@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.kernels.jit import jit
-
-Array = npt.NDArray[Any]
 
 _MINUS, _ZERO = ord("-"), ord("0")
 _MOST_DIGITS = 19

@@ -9,16 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from onesided.arrays import Array
 from onesided.kernels.bundles import ByColumn, CompressedPairs, Rows
 from onesided.kernels.jit import jit
 from onesided.kernels.llvm import Loop, arrays, constant, double, index, multiply_add
-
-Array = npt.NDArray[Any]
 
 PIECE = 4  # numbers of a factor's line that are taken together; its width is a multiple
 

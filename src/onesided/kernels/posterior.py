@@ -8,11 +8,11 @@ that have it. Rows, and columns, are solved side by side, one in each lane.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.kernels.bundles import Columns, Rows, Sums
 from onesided.kernels.cpu import gram, longest_row
 from onesided.kernels.jit import jit
@@ -30,8 +30,6 @@ from onesided.kernels.llvm import (
     weighted_sum_of_lines,
 )
 from onesided.kernels.reference import SMALLEST_LEFT
-
-Array = npt.NDArray[Any]
 
 GROUP = 8 * BYTES  # of the lines that are summed at a time
 ROOM = 1 << 20  # numbers in the posteriors that are held at a time: few enough to stay in cache

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.kernels.bundles import ByColumn, Columns, CompressedPairs, Rows, Sums
-
-Array = npt.NDArray[Any]
 
 SINGULAR = 1e-12  # singular values below this share of the largest count as zero
 SMALLEST_LEFT = 1e-9  # of 1 − h: an entry that alone settles its prediction

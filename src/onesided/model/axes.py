@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from onesided.arrays import host, like
-
-Array = npt.NDArray[Any]
+from onesided.arrays import Array, host, like
 
 TALL = 1 << 22  # columns beyond which a singular value decomposition takes minutes
 

@@ -32,9 +32,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from onesided.arrays import host
+from onesided.arrays import Array, host
 from onesided.engines.cpu import CpuEngine
 from onesided.engines.engine import Engine, engine_for
 from onesided.engines.placement import placed_like
@@ -51,7 +50,6 @@ from onesided.panels.positions import checked_positions
 if TYPE_CHECKING:
     from onesided.model.row_space import RowSpace
 
-Array = npt.NDArray[Any]
 
 CHUNK = 1 << 21  # numbers held at a time on the way to variances
 

@@ -7,14 +7,12 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.engines.placement import placed_like
 from onesided.model.row_space import RowSpace
 from onesided.panels.ids import plain_id
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 CHUNK = 1 << 22  # values predicted at a time
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.model.shrinkage import shrunk
-
-Array = npt.NDArray[Any]
 
 LEAST_LEVEL = 0.8  # below it, variances are at the noise's floor, not fitted too closely
 

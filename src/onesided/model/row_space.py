@@ -12,9 +12,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from onesided.arrays import host, namespace
+from onesided.arrays import Array, host, namespace
 from onesided.errors import InputError
 from onesided.model.axes import principal_axes
 from onesided.model.blend import NO_BLEND, Blend, blended_means
@@ -24,8 +23,6 @@ from onesided.model.second_moment import SecondMoment
 from onesided.model.uncertainty import Bootstrap
 from onesided.pairs.measured import Measured
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

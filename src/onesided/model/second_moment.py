@@ -24,10 +24,10 @@ from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
+from onesided.arrays import Array
 from onesided.errors import InputError
 from onesided.memory import check_room
 from onesided.model.uncertainty import Bootstrap
@@ -38,7 +38,6 @@ from onesided.panels.ids import IdIndex
 from onesided.panels.panel_like import PanelLike
 from onesided.panels.positions import checked_positions
 
-Array = npt.NDArray[Any]
 Output = Literal["low_rank", "algorithm1", "blend"]
 EntryStatus = Literal["measured", "completed", "unsupported"]
 

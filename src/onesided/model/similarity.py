@@ -34,15 +34,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.model.row_space import RowSpace
 from onesided.model.second_moment import SecondMoment
 from onesided.panels.ids import plain_id
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 ROWS = 500  # of a column, that stand for all of them
 

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import InputError, counted
 from onesided.pairs.lookup import pair_positions
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

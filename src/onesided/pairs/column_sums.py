@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.engines.engine import Engine, engine_for
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,15 +6,11 @@ be known of how they vary together.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.engines.engine import engine_for
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 ALONE = -1
 

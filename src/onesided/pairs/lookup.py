@@ -14,9 +14,9 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
+from onesided.arrays import Array
 from onesided.engines.threads import cut
 from onesided.errors import InputError, counted
 from onesided.pairs.moments import PairMoments
@@ -24,8 +24,6 @@ from onesided.pairs.pair_sums import PairSums
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import AnyPanel, PanelLike
 from onesided.panels.positions import checked_positions
-
-Array = npt.NDArray[Any]
 
 SAMPLED_PRODUCTS = 1 << 23  # of two entries of a row: up to this many, κ is fitted to all pairs
 BLOCK_ENTRIES = 1 << 22  # entries of columns compared at a time

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from onesided.arrays import host
+from onesided.arrays import Array, host
 from onesided.pairs.column_sums import column_sums, largest_value
 from onesided.pairs.linkage import ALONE, linked_parts
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,12 +28,11 @@ a probability that is not above 0 and at most 1       one that is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from onesided.arrays import host
+from onesided.arrays import Array, host
 from onesided.engines.placement import place_of
 from onesided.engines.threads import in_order
 from onesided.errors import InputError, check_choice
@@ -48,7 +47,6 @@ from onesided.panels.panel_like import PanelLike
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-Array = npt.NDArray[Any]
 
 ROUNDING = 1e-12  # weights smaller than this share of those taken away are lost in rounding
 

@@ -13,14 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.engines.threads import single_blas_thread
-
-Array = npt.NDArray[Any]
 
 POOLED_ROWS = 4.0  # how many rows' worth of evidence the pooled variance stands for
 

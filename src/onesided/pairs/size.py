@@ -7,16 +7,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.engines.threads import cut, in_order
 from onesided.errors import counted
 from onesided.kernels import pairs
 from onesided.kernels.bundles import ByColumn, Rows
 from onesided.memory import memory_in_words
 from onesided.panels.panel import Panel
-
-Array = npt.NDArray[Any]
 
 BLOCK_PRODUCTS = 1 << 20  # products per block of columns
 COUNTED_PRODUCTS = 1 << 23  # up to so many, the pairs of all columns are counted to state the size of Ω

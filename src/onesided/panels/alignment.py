@@ -9,12 +9,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.panels.ids import id_kind
 from onesided.panels.panel import Panel
-
-Array = npt.NDArray[Any]
 
 
 def as_written(ids: Array) -> Array:

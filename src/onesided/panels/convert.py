@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import InputError, examples, shown
 from onesided.panels.csr import as_float
 from onesided.panels.ids import Coded, check_ids, encode_ids, without_dictionary
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import scipy.sparse as sp
 
-Array = npt.NDArray[Any]
 
 _KINDS = "all integers, all strings or all numbers"
 

@@ -6,14 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import InputError, counted, shown
 from onesided.kernels import cpu
 from onesided.panels.ids import Coded
 from onesided.panels.refusals import Duplicates, Repeats, ValueCounts, ValueRules
 
-Array = npt.NDArray[Any]
 Rows = tuple[Array, Array, Array]  # pointers, columns ascending within a row, values
 
 MOST_COLUMNS = np.iinfo(np.int32).max

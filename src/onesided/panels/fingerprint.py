@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 CHECKED = 1 << 20  # items of an array summed at a time
 

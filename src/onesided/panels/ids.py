@@ -8,15 +8,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import InputError, counted, examples, shown
 from onesided.panels.refusals import ID_KINDS, NO_FLOATS, check_ids_present
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Array = npt.NDArray[Any]
 Coded = tuple[Array | None, Array, int]  # ids (or None), the code of each entry, how many codes there are
 
 

@@ -41,8 +41,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import EXPECTED, InputError, check_choice, counted, examples
 from onesided.kernels import cpu
 from onesided.panels.convert import column_names, encode_entries, sparse_entries, table_columns, wide_table
@@ -55,8 +55,6 @@ from onesided.panels.table_files import is_long
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
-
-Array = npt.NDArray[Any]
 
 
 class Panel(PanelLike):

@@ -15,8 +15,8 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import InputError, counted
 from onesided.panels.csr import check_weights
 from onesided.panels.ids import IdIndex
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from onesided.panels.panel import Panel
 
-Array = npt.NDArray[Any]
 Draw = Callable[[int], bytes]  # so many random bytes
 AnyPanel = TypeVar("AnyPanel", bound="PanelLike")
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import InputError, counted, shown
-
-Array = npt.NDArray[Any]
 
 
 def checked_positions(positions: Any, limit: int, axis: str, *, instead: str = "") -> Array:

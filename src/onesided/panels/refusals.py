@@ -29,11 +29,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import EXPECTED, InputError, check_choice, counted, shown
 
-Array = npt.NDArray[Any]
 Duplicates = Literal["refuse", "mean", "sum", "last"]
 NonFinite = Literal["refuse", "drop"]
 

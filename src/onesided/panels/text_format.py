@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import EXPECTED, InputError
 from onesided.kernels.integers import read_integers
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Array = npt.NDArray[Any]
 
 _SEPARATORS = ("::", "\t", ";", ",")
 _MISSING = ("", "NA", "N/A", "NULL", "null", "None")  # as values; pyarrow itself reads nan as a number

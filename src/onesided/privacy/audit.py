@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 from scipy.stats import beta
 
+from onesided.arrays import Array
 from onesided.errors import InputError
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import Draw
@@ -32,8 +32,6 @@ from onesided.privacy.curator import Curator, Question
 from onesided.privacy.gradient import release_by_gradient
 from onesided.privacy.local import noised_values
 from onesided.privacy.plan import Privacy
-
-Array = npt.NDArray[Any]
 
 CONFIDENCE = 0.99
 

@@ -33,9 +33,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse.linalg import aslinearoperator
 
+from onesided.arrays import Array
 from onesided.engines.threads import single_blas_thread
 from onesided.errors import EXPECTED, InputError
 from onesided.fitting.setting import Center, Fit
@@ -47,8 +47,6 @@ from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
 from onesided.privacy.curator import GRID, UNIT, Curator
 from onesided.privacy.released import Columns, assembled, likely, row_effect
-
-Array = npt.NDArray[Any]
 
 SHARES = {"pairs": 0.95, "first moments": 0.05}
 MOST_COLUMNS = 5_000

@@ -10,18 +10,16 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import Draw, PanelLike
 from onesided.privacy.accounting import gaussian_delta
 from onesided.privacy.noise import coarsened, whole_gaussian
 from onesided.privacy.plan import Mechanism, Neighbours, Privacy
 
-Array = npt.NDArray[Any]
 Question = Callable[[Panel], Array]
 
 GRID = 2.0**-12  # values, in units of half the width of the bounds, are rounded to multiples of this

@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import InputError
 from onesided.panels.panel import Panel
-
-Array = npt.NDArray[Any]
 
 
 class NoGuarantee(UserWarning):

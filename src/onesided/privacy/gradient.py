@@ -41,11 +41,10 @@ chosen on synthetic panels of 2,000 to 200,000 rows, ε from 0.5 to 10.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.engines.threads import RowBlocks
 from onesided.fitting.setting import Center, Fit
 from onesided.fitting.solvers.result import Progress, SolveResult
@@ -54,8 +53,6 @@ from onesided.panels.panel import Panel
 from onesided.privacy.curator import UNIT, Curator
 from onesided.privacy.plan import Privacy
 from onesided.privacy.released import EARNED, Columns, assembled, likely, row_effect
-
-Array = npt.NDArray[Any]
 
 SHARES = {"columns": 0.25, "all together": 0.05, "passes": 0.7}
 FINE = 2.0**-24  # of the largest length: the unit of contributions that are not multiples of UNIT

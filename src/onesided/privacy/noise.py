@@ -15,15 +15,12 @@ computation takes, and what a refusal says of the data, is not covered by any no
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
+from onesided.arrays import Array
 from onesided.panels.panel_like import Draw
-
-Array = npt.NDArray[Any]
 
 CHUNK = 1 << 20  # numbers drawn at a time
 

@@ -29,15 +29,14 @@ from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import EXPECTED, InputError, check_choice, counted, examples
 from onesided.panels.ids import as_ids, find_ids, id_kind
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
 from onesided.privacy.accounting import DELTAS, EPSILONS, gaussian_mu
 
-Array = npt.NDArray[Any]
 Mechanism = Literal["gradient", "central", "local"]
 Neighbours = Literal["add-remove", "replace"]
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import truncnorm
 
+from onesided.arrays import Array
 from onesided.fitting.moment_solution import NOISE_FLOOR
 from onesided.fitting.setting import Fit
 from onesided.fitting.solvers.result import SolveResult
@@ -16,8 +15,6 @@ from onesided.model.axes import principal_axes
 from onesided.model.row_space import RowSpace
 from onesided.pairs.measured import Measured
 from onesided.privacy.curator import Curator
-
-Array = npt.NDArray[Any]
 
 LEAST_NOISE = 0.1  # of that of all columns: a column's own, being noisy, may not say less
 EARNED = 2.0  # standard errors by which a direction, or the row effect, must stand out from noise

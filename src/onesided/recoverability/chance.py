@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.fitting.objective.rows import RowObjective
 from onesided.fitting.solvers.spectral import balanced_products, damped_counts, top_eigenpairs
 from onesided.pairs.column_sums import column_means
 from onesided.panels.panel import Panel
-
-Array = npt.NDArray[Any]
 
 MARGIN = 1.1  # a direction is supported above this many times the eigenvalue of chance
 ROUNDING = 1e-12  # of tr K̄: eigenvalues below it are those of rounding errors

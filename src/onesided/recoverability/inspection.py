@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.engines.threads import single_blas_thread
 from onesided.errors import InputError, counted
 from onesided.pairs.linkage import ALONE, linked_parts
@@ -22,8 +20,6 @@ from onesided.recoverability.findings import (
     RankSupport,
     Recoverability,
 )
-
-Array = npt.NDArray[Any]
 
 RANKS = (1, 2, 3, 5, 10, MOST_DIRECTIONS)
 SAMPLE_PRODUCTS = 1 << 23

@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.column_names import ColumnNames
 from onesided.errors import counted
 from onesided.report.components import Components
 from onesided.report.formatting import mentioned, width
 from onesided.report.page import figure, sentence, side_by_side, text
 from onesided.report.svg import FIRST, RULE, drawn, few_numbers, label_points
-
-Array = npt.NDArray[Any]
 
 POINTS = 800  # the columns seen most often
 LABELS = 14

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.column_names import ColumnNames
 from onesided.model.row_space import RowSpace
 from onesided.report.formatting import mentioned
-
-Array = npt.NDArray[Any]
 
 LEAST_SHARE = 1e-3  # of the eigenvalues' sum: a component below is not worth a line
 ENOUGH_ROWS = 20.0  # a column seen in fewer, and less often than half of the columns, is not named

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.column_names import ColumnNames
 from onesided.errors import counted
 from onesided.estimators.completion import OneSidedCompletion
@@ -22,8 +22,6 @@ from onesided.panels.panel import Panel
 from onesided.report.formatting import listed, mentioned, number, rows_and_columns, share
 from onesided.report.page import Section, bullets, definitions, facts, figure, sentence, side_by_side, text
 from onesided.report.svg import FIRST, drawn, plain_numbers, round_steps, whole_numbers
-
-Array = npt.NDArray[Any]
 
 NAMED = 5  # columns that cannot be placed are named up to so many
 SEPARATE_BARS = 30  # up to so many numbers of entries, each has a bar of its own

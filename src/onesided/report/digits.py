@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.fitting.solvers.result import Progress
 from onesided.panels.panel import Panel
 from onesided.storage.atomic import written_beside
-
-Array = npt.NDArray[Any]
 
 SIDE = 8
 PIXELS_SHOWN = 8

@@ -23,12 +23,11 @@ be fitted in some twenty seconds, 20,000 held-out ones at most.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import norm
 
+from onesided.arrays import Array
 from onesided.engines.threads import single_blas_thread
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.fitting.row_noise import learn_row_noise
@@ -38,8 +37,6 @@ from onesided.fitting.setting import Setting, with_weights_as_counts
 from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import column_means, column_sums
 from onesided.panels.panel import Panel
-
-Array = npt.NDArray[Any]
 
 HELD_OUT = 5  # one row in so many
 MOST_ENTRIES = 8_000_000  # of a panel whose rows are all used

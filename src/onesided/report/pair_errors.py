@@ -20,12 +20,12 @@ has a jackknife error of its own, far below that of either: the model is better 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import t as student
 
+from onesided.arrays import Array
 from onesided.model.blend import blended_means
 from onesided.model.second_moment import SecondMoment
 from onesided.pairs.column_sums import column_means
@@ -35,8 +35,6 @@ from onesided.pairs.moments import PairMoments, hajek_at
 from onesided.pairs.size import pair_size
 from onesided.panels.panel import Panel
 from onesided.report.held_out import Refit
-
-Array = npt.NDArray[Any]
 
 EDGES = np.array([0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000])  # rows fitted that have a pair
 GROUPS = 10

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from onesided import __version__
+from onesided.arrays import Array
 from onesided.column_names import ColumnNames, read_column_names
 from onesided.errors import InputError, counted, examples
 from onesided.estimators.completion import OneSidedCompletion
@@ -42,7 +42,6 @@ from onesided.report.quality import QualitySection
 from onesided.report.row_space import RowSpaceSection
 from onesided.storage.atomic import written_beside
 
-Array = npt.NDArray[Any]
 Progress = Callable[[int, int], object]
 
 STEPS = 100

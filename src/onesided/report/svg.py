@@ -13,12 +13,11 @@ from io import StringIO
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import InputError
 from onesided.report.formatting import number, shortened, width
 
-Array = npt.NDArray[Any]
 Draw = Callable[[Any], None]
 
 INK, MUTED, RULE, FIRST, SECOND = "#010101", "#020202", "#030303", "#040404", "#050505"

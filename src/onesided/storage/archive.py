@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import InputError
 from onesided.storage.atomic import written_beside
-
-Array = npt.NDArray[Any]
 
 FORMAT_VERSION = 1
 HEADER, ARRAYS = "header.json", "arrays.safetensors"

@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from onesided.arrays import host
+from onesided.arrays import Array, host
 from onesided.engines.cpu import SAMPLED_ENTRIES, NumpyEngine, drawn_weights
 from onesided.engines.engine import Engine, engine_for, means_from
 from onesided.engines.ray.cluster import Add
@@ -18,8 +17,6 @@ from onesided.kernels import cpu
 from onesided.kernels.bundles import Columns, Sums
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
-
-Array = npt.NDArray[Any]
 
 
 class RayEngine(NumpyEngine):

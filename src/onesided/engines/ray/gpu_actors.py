@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from onesided.arrays import Array
 from onesided.engines.ray.shard_tasks import Rows, Shard
-
-Array = npt.NDArray[Any]
 
 
 def holder(node: str, device: str) -> Any:

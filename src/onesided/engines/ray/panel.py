@@ -9,9 +9,9 @@ from operator import add
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import ray
 
+from onesided.arrays import Array
 from onesided.engines.placement import DEFAULT_GPU_OPTIONS, GpuOptions
 from onesided.engines.ray.cluster import Add, Cluster, Ref
 from onesided.engines.ray.shard_tasks import (
@@ -30,8 +30,6 @@ from onesided.memory import check_room
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import Draw, PanelLike
 from onesided.panels.positions import row_selection
-
-Array = npt.NDArray[Any]
 
 LARGEST_SHARD = 1 << 28  # entries: an object of about three gigabytes
 

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import ray
 
+from onesided.arrays import Array
 from onesided.engines.placement import DEFAULT_GPU_OPTIONS, GpuOptions
 from onesided.errors import InputError
 from onesided.panels.csr import check_compressed
 from onesided.panels.packed.format import load_packed
 from onesided.panels.panel import Panel
 
-Array = npt.NDArray[Any]
 Rows = tuple[Array, Array, Array]  # pointers from 0, columns, values
 
 

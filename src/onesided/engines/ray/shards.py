@@ -10,9 +10,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import numpy.typing as npt
 import ray
 
+from onesided.arrays import Array
 from onesided.engines.placement import GpuOptions, Place
 from onesided.engines.ray.cluster import Add, Cluster, Ref, Slot
 from onesided.engines.ray.shard_tasks import Shard, on_rows
@@ -22,7 +22,6 @@ from onesided.panels.panel_like import PanelLike
 if TYPE_CHECKING:
     from onesided.engines.ray.engine import RayEngine
 
-Array = npt.NDArray[Any]
 
 WEIGHTS_KEPT = 2  # sets of row weights that stay on the nodes
 

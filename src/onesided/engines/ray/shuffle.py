@@ -30,10 +30,10 @@ from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import ray
 import ray.data
 
+from onesided.arrays import Array
 from onesided.engines.ray.cluster import Ref, current, fetched
 from onesided.engines.ray.sources import Source, dataset_blocks, parquet_groups, tables_of, units_of
 from onesided.errors import FOUND, InputError
@@ -50,7 +50,6 @@ from onesided.panels.refusals import (
 )
 from onesided.panels.table_files import TableColumns
 
-Array = npt.NDArray[Any]
 Scheduling = Callable[[int, int], dict[str, Any]]  # given block k of n: Ray's options of the task that makes it
 
 LINES = 1 << 20  # that a task reads at a time, or more where there are many blocks

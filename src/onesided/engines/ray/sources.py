@@ -10,18 +10,16 @@ from os import PathLike, fspath
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-import numpy.typing as npt
 import ray
 import ray.data
 from ray.exceptions import RayTaskError
 
+from onesided.arrays import Array
 from onesided.engines.ray.cluster import Ref, current, fetched
 from onesided.errors import InputError
 from onesided.panels.convert import entry_values
 from onesided.panels.ids import plain_ids
 from onesided.panels.table_files import Roles, choose_columns
-
-Array = npt.NDArray[Any]
 
 
 class File(NamedTuple):

@@ -14,15 +14,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.engines.placement import Place
 from onesided.engines.threads import cut, in_order
 from onesided.fitting.objective.penalties import incoherence
 from onesided.kernels import pairs
 from onesided.pairs.moments import PairMoments, hajek
-
-Array = npt.NDArray[Any]
 
 BLOCK_PAIRS = 1 << 18
 PAIRS_OF_A_COLUMN = 16  # at least, in a block: its gradient has a line for every column

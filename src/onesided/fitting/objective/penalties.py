@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from onesided.arrays import namespace
-
-Array = npt.NDArray[Any]
+from onesided.arrays import Array, namespace
 
 
 def incoherence(X: Any, alpha: float) -> tuple[float, Any]:

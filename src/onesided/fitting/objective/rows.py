@@ -21,15 +21,13 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from onesided.arrays import host, like, namespace
+from onesided.arrays import Array, host, like, namespace
 from onesided.engines.engine import Engine, engine_for
 from onesided.errors import InputError, check_choice
 from onesided.pairs.column_sums import ColumnSums, column_sums, largest_value
 from onesided.panels.panel_like import PanelLike
 
-Array = npt.NDArray[Any]
 Diagonal = Literal["fit", "free"]
 
 LEAST_SHARE = 0.02  # of the mean: no column and no direction is taken to be flatter than this

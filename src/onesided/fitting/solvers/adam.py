@@ -7,16 +7,12 @@ with β₁ = 0.9, β₂ = 0.999 and ε = 1e-8 (Kingma and Ba, 2015).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import counted
 from onesided.fitting.solvers.gradient_descent import DIVERGED
 from onesided.fitting.solvers.result import Progress, SolveResult, ValueAndGradient
-
-Array = npt.NDArray[Any]
 
 FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8
 

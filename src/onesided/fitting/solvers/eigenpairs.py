@@ -9,12 +9,10 @@ random at first, in which eigenpairs can turn up that were not guessed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from onesided.arrays import Array
 
 SPARE = 8
 BLOCKS = 4  # that the span holds before one begins anew

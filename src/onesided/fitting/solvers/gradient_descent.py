@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse.linalg import aslinearoperator
 
-from onesided.arrays import namespace
+from onesided.arrays import Array, namespace
 from onesided.errors import counted
 from onesided.fitting.solvers.result import Progress, SolveResult, ValueAndGradient
 from onesided.fitting.solvers.spectral import top_eigenpairs
 from onesided.pairs.moments import PairMoments, hajek
-
-Array = npt.NDArray[Any]
 
 DIVERGED = 10.0  # times the loss of the start
 

@@ -6,11 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy.typing as npt
-
+from onesided.arrays import Array
 from onesided.errors import counted
 
-Array = npt.NDArray[Any]
 Status = Literal["converged", "completed", "limit", "stalled", "diverged"]
 ValueAndGradient = Callable[[Any], tuple[float, Any]]
 Progress = Callable[[int, float], None]  # called with the passes made so far and the loss

@@ -18,13 +18,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from onesided.arrays import host, inner, like, namespace
+from onesided.arrays import Array, host, inner, like, namespace
 from onesided.fitting.objective.rows import RowObjective
 
-Array = npt.NDArray[Any]
 Products = Callable[[Any], Any]
 
 DAMPING = 0.1

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import InputError, counted
 from onesided.panels.csr import check_compressed, check_shape
 from onesided.panels.panel import Panel
@@ -33,7 +33,6 @@ from onesided.panels.panel import Panel
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Array = npt.NDArray[Any]
 RowBlock = tuple[Array, Array, Array, Array]  # ids of whole rows, and these rows compressed: pointers, columns, values
 
 FORMAT_VERSION = 1

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from onesided.arrays import Array
 from onesided.errors import InputError
 from onesided.panels.csr import check_shape, merge_entries
 from onesided.panels.packed.database import parquet_scan
@@ -35,7 +35,6 @@ from onesided.panels.table_files import Progress, TableColumns
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Array = npt.NDArray[Any]
 _Block = tuple[Any, Array, Array, Array]
 
 BLOCK_LINES = 1 << 20  # made compressed rows at a time, and the rest of the last row

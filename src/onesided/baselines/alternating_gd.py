@@ -7,24 +7,20 @@ by Adam on both, all entries at a time, from an isotropic Gaussian start, as the
 
 from __future__ import annotations
 
-from dataclasses import replace
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 
 from onesided.arrays import Array
-from onesided.baselines.baseline import check_descent
+from onesided.baselines.baseline import Fitted, check_descent
 from onesided.baselines.matrix import MatrixBaseline
-from onesided.engines.threads import cut, in_order, single_blas_thread
-from onesided.estimators.base import generator, warn_of_parts
-from onesided.estimators.parameters import Interval
-from onesided.fitting.setting import check_fittable
+from onesided.engines.threads import cut, in_order
+from onesided.estimators.base import generator
+from onesided.estimators.parameters import ranges
 from onesided.fitting.solvers.adam import adam
 from onesided.fitting.solvers.result import Progress
 from onesided.kernels import cpu, factorization
 from onesided.kernels.bundles import Rows
-from onesided.model.imputation import LeastSquares
 from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
 
@@ -98,13 +94,7 @@ class AlternatingGD(MatrixBaseline):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "epochs": [Interval(Integral, 1, None, closed="left")],
-        "start_scale": [Interval(Real, 0, None, closed="neither")],
-        "random_state": ["random_state", np.random.Generator],
-    }
+    _parameter_constraints = ranges("rank", "learning_rate", "epochs", "start_scale", "random_state")
 
     def __init__(
         self,
@@ -121,13 +111,8 @@ class AlternatingGD(MatrixBaseline):
         self.start_scale = start_scale
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
-        """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
-        self._validate_params()
-        panel = self._read_for_fit(X).to_panel()
-        check_fittable(panel, self.rank)
+    def _fit(self, panel: Panel, measured: Measured, progress: Progress | None) -> Fitted:
         n, objective = panel.n_rows, EntryObjective(panel, panel.row_weights)
-        measured = Measured.from_panel(panel)
         start = generator(self.random_state).normal(scale=self.start_scale, size=(n + panel.n_columns, self.rank))
         seen = np.concatenate([(panel.row_counts > 0) & (panel.row_weights > 0), measured.counts > 0])
         start[~seen] = 0.0  # no entry would ever move them from where they began
@@ -136,21 +121,8 @@ class AlternatingGD(MatrixBaseline):
             loss, *gradients = objective(factors[:n], factors[n:])
             return loss, np.concatenate(gradients)
 
-        with single_blas_thread():
-            solve = adam(
-                value_and_gradient,
-                start,
-                learning_rate=self.learning_rate,
-                iterations=self.epochs,
-                progress=progress,
-            )
-            check_descent(solve, self.learning_rate)
-            space = self._with_factors(solve.factor[:n].copy(), solve.factor[n:].copy(), panel)
-            self.solve_ = replace(solve, factor=space.factor)
-            self._hold(space.measured_on(panel, measured), panel)
-        warn_of_parts(measured)
-        return self
-
-    def _coordinates(self, panel: Panel) -> Array:
-        """By least squares, of least norm where a row has fewer entries than the rank."""
-        return LeastSquares(self.column_factors_).coordinates(panel)
+        solve = adam(
+            value_and_gradient, start, learning_rate=self.learning_rate, iterations=self.epochs, progress=progress
+        )
+        check_descent(solve, self.learning_rate)
+        return self._with_factors(solve.factor[:n].copy(), solve.factor[n:].copy(), panel), solve

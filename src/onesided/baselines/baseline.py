@@ -1,20 +1,27 @@
-"""What all baselines share: T from a factor, and rows filled in from their coordinates."""
+"""What all baselines share: the frame of a fit, T from a factor, and rows filled in from their coordinates."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from onesided.arrays import Array
-from onesided.errors import InputError
-from onesided.estimators.base import OneSidedEstimator, Unknown
-from onesided.fitting.solvers.result import SolveResult
-from onesided.model.imputation import check_positions, observed_positions
+from onesided.engines.threads import single_blas_thread
+from onesided.errors import InputError, warn
+from onesided.estimators.base import OneSidedEstimator, Unknown, warn_of_parts
+from onesided.fitting.setting import check_fittable
+from onesided.fitting.solvers.result import Progress, SolveResult
+from onesided.model.imputation import LeastSquares, check_positions, observed_positions
 from onesided.model.row_space import RowSpace
 from onesided.model.second_moment import Output, SecondMoment
+from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
+
+Fitted = tuple[RowSpace, SolveResult]
 
 
 class Baseline(OneSidedEstimator):
@@ -23,16 +30,40 @@ class Baseline(OneSidedEstimator):
     Subclasses fit a row space and say what L and q_u are. Its noise is zero where the method has no model of it.
     """
 
+    rank: int
     _output: ClassVar[Output] = "low_rank"
     _mean_in_moment: ClassVar[bool] = True
+
+    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
+        """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
+        self._validate_params()
+        panel = self._read_for_fit(X).to_panel()
+        check_fittable(panel, self.rank)
+        with single_blas_thread():
+            measured = Measured.from_panel(panel)
+            space, solve = self._fit(panel, measured, progress)
+            self.solve_ = replace(solve, factor=space.factor)
+            self._hold(space.measured_on(panel, measured), panel)
+        if not solve.succeeded:
+            warn(solve.message, ConvergenceWarning)
+        if self.rank:
+            warn_of_parts(measured)
+        return self
+
+    def _fit(self, panel: Panel, measured: Measured, progress: Progress | None) -> Fitted:
+        """The row space, and how its solver ended."""
+        raise NotImplementedError
 
     def _loadings(self) -> Array:
         """L, d × k."""
         return np.ascontiguousarray(self.components_.T)
 
     def _coordinates(self, panel: Panel) -> Array:
-        """q of every row."""
-        raise NotImplementedError
+        """q of every row: by least squares on L, of least norm where a row has fewer entries than L columns."""
+        loadings = self._loadings()
+        if loadings.shape[1] == 0:  # a penalty left nothing
+            return np.zeros((panel.n_rows, 0))
+        return LeastSquares(loadings).coordinates(panel)
 
     def transform(self, X: Any, *, unknown: Unknown = "refuse") -> Array:
         """Coordinates of rows on ``components_``: ``transform(X) @ components_ + mean_`` predicts them."""

@@ -8,33 +8,31 @@ least squares on the top eigenpairs.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 from sklearn.exceptions import ConvergenceWarning
 
-from onesided.baselines.nuclear_norm import PairBaseline
-from onesided.baselines.penalty_path import Auto, PenaltyChosen, best_penalty, counting, held_out
+from onesided.baselines.baseline import Baseline, Fitted
+from onesided.baselines.penalty_path import AUTO, Auto, PenaltyChosen, Tell, best_penalty, counting, held_out
 from onesided.baselines.proximal import Limits, PairTarget, Solution, solve
-from onesided.engines.threads import single_blas_thread
-from onesided.estimators.base import generator, warn_of_parts
-from onesided.estimators.parameters import Interval, StrOptions
-from onesided.fitting.setting import check_fittable
+from onesided.errors import warn
+from onesided.estimators.base import generator
+from onesided.estimators.parameters import ranges
 from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.fitting.solvers.spectral import top_eigenpairs
 from onesided.model.axes import principal_axes
 from onesided.model.row_space import RowSpace, without_noise
+from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments
+from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
 
 COARSE = 1e-3  # the least tolerance while a penalty is chosen
 
 
-class ConvexNuclearNorm(PenaltyChosen, PairBaseline):
+class ConvexNuclearNorm(PenaltyChosen, Baseline):
     """T on Ω with a penalty on its nuclear norm: the convex program, solved by accelerated proximal gradient steps.
 
     Z may have eigenvalues below zero, T has none: ``second_moment_`` is the part of Z with positive eigenvalues, which
@@ -82,14 +80,7 @@ class ConvexNuclearNorm(PenaltyChosen, PairBaseline):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [Interval(Integral, 1, None, closed="left")],
-        "penalty": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iterations": [Interval(Integral, 1, None, closed="left")],
-        "max_rank": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state", np.random.Generator],
-    }
+    _parameter_constraints = ranges("rank", "tol", "max_iterations", "max_rank", "random_state") | AUTO
 
     def __init__(
         self,
@@ -108,32 +99,22 @@ class ConvexNuclearNorm(PenaltyChosen, PairBaseline):
         self.max_rank = max_rank
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
-        """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
-        self._validate_params()
-        panel = self._read_for_fit(X).to_panel()
-        check_fittable(panel, self.rank)
-        rng = generator(self.random_state)
-        with single_blas_thread():
-            target = PairTarget.of(PairMoments.from_panel(panel))
-            limits, report = Limits(self.tol, self.max_iterations, self.max_rank), counting(progress)
-            start = Solution.nothing(panel.n_columns)
-            if self.penalty == "auto":
-                self.penalty_, start = self._choose(target, limits, rng, report)
-            else:
-                self.penalty_ = float(self.penalty)
-            found = solve(target, self.penalty_, start, limits, rng, progress=report)
-            self.spectrum_ = found.Z.values
-            up = np.argsort(-found.Z.values, kind="stable")[: int(np.sum(found.Z.values > 0))]
-            factor = found.Z.vectors[:, up] * np.sqrt(found.Z.values[up])
-            space = without_noise(principal_axes(factor))
-            ended: Literal["converged", "limit"] = "limit" if self._detail(found) else "converged"
-            self.solve_ = SolveResult(space.factor, ended, found.history, len(found.history) - 1, self._detail(found))
-            self._hold(space.measured_on(panel), panel)
-        if not self.solve_.succeeded:
-            warnings.warn(self.solve_.message, ConvergenceWarning, stacklevel=2)
-        warn_of_parts(self.measured_)
-        return self
+    def _fit(self, panel: Panel, measured: Measured, progress: Progress | None) -> Fitted:
+        rng, tell = generator(self.random_state), counting(progress)
+        target = PairTarget.of(PairMoments.from_panel(panel))
+        limits = Limits(self.tol, self.max_iterations, self.max_rank)
+        if self.penalty == "auto":
+            self.penalty_, start = self._choose(target, limits, rng, tell)
+        else:
+            self.penalty_, start = float(self.penalty), Solution.nothing(panel.n_columns)
+        found = solve(target, self.penalty_, start, limits, rng, progress=tell)
+        self.spectrum_ = found.Z.values
+        up = np.argsort(-found.Z.values, kind="stable")[: int(np.sum(found.Z.values > 0))]
+        factor = principal_axes(found.Z.vectors[:, up] * np.sqrt(found.Z.values[up]))
+        detail, steps = self._detail(found), len(found.history) - 1
+        return without_noise(factor), SolveResult(
+            factor, "limit" if detail else "converged", found.history, steps, detail
+        )
 
     def _detail(self, found: Solution) -> str:
         if found.change > self.tol:
@@ -143,7 +124,7 @@ class ConvexNuclearNorm(PenaltyChosen, PairBaseline):
         return ""
 
     def _choose(
-        self, target: PairTarget, limits: Limits, rng: np.random.Generator, report: Callable[[float], None]
+        self, target: PairTarget, limits: Limits, rng: np.random.Generator, tell: Tell
     ) -> tuple[float, Solution]:
         """The penalty that predicts held-out pairs best, and the solution there to start from."""
         off = np.flatnonzero(target.off_diagonal)
@@ -151,12 +132,11 @@ class ConvexNuclearNorm(PenaltyChosen, PairBaseline):
         hidden[off] = held_out(len(off), rng)
         shown, other = target.split(hidden)
         last, solutions = Solution.nothing(target.n_columns), dict[float, Solution]()
-
         coarse, cut_off = limits._replace(tol=max(self.tol, COARSE)), False
 
         def error(penalty: float) -> float | None:
             nonlocal last, cut_off
-            last = solve(shown, penalty, last, coarse, rng, stop_at_max_rank=True, progress=report)
+            last = solve(shown, penalty, last, coarse, rng, stop_at_max_rank=True, progress=tell)
             if last.Z.rank == self.max_rank < target.n_columns:
                 cut_off = True
                 return None
@@ -170,11 +150,10 @@ class ConvexNuclearNorm(PenaltyChosen, PairBaseline):
         largest = max(float(top_eigenpairs(operator, 1, rng)[0][0]), 0.0)
         best = best_penalty(largest, error)
         if cut_off and best <= min(solutions, default=best):  # the error was still falling
-            warnings.warn(
+            warn(
                 f"the search for a penalty ended at max_rank={self.max_rank} eigenpairs: a smaller one may be better; "
                 "raise max_rank",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         return best, solutions.get(best, last)
 

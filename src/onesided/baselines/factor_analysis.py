@@ -10,27 +10,27 @@ a random start to a maximum nearby.
 
 from __future__ import annotations
 
-from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 
 from onesided.arrays import Array
-from onesided.baselines.baseline import Baseline
+from onesided.baselines.baseline import Baseline, Fitted
 from onesided.engines.cpu import chunks
-from onesided.engines.threads import single_blas_thread
-from onesided.estimators.base import generator, warn_of_parts
-from onesided.estimators.parameters import Interval
+from onesided.estimators.base import generator
+from onesided.estimators.parameters import ranges
 from onesided.fitting.moment_solution import noise_variance
 from onesided.fitting.refinement import Rows
-from onesided.fitting.setting import check_fittable, with_weights_as_counts
+from onesided.fitting.setting import with_weights_as_counts
 from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.kernels.bundles import Sums
 from onesided.kernels.reference import from_half
 from onesided.model.axes import principal_axes
 from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import column_means, column_sums
+from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import PanelLike
 
 LEAST_NOISE = 1e-3  # of the mean variance of a column
 START_SHARE = 0.1  # of a column's variance that the random start explains
@@ -75,11 +75,7 @@ class FactorAnalysisEM(Baseline):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [Interval(Integral, 1, None, closed="left")],
-        "iterations": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state", np.random.Generator],
-    }
+    _parameter_constraints = ranges("rank", "iterations", "random_state")
     _output = "blend"
 
     def __init__(self, rank: int = 10, *, iterations: int = 100, random_state: Any = None) -> None:
@@ -87,32 +83,27 @@ class FactorAnalysisEM(Baseline):
         self.iterations = iterations
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
-        """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
-        self._validate_params()
-        panel = with_weights_as_counts(self._read_for_fit(X).to_panel())
-        check_fittable(panel, self.rank)
+    def _read_for_fit(self, X: Any) -> PanelLike:
+        return with_weights_as_counts(super()._read_for_fit(X))
+
+    def _fit(self, panel: Panel, measured: Measured, progress: Progress | None) -> Fitted:
         history: list[float] = []
-        with single_blas_thread():
-            mean = column_means(panel)
-            rows = Rows(panel, mean)
-            if rows.unit == 0:  # no variation: there is nothing to estimate
-                loadings = np.zeros((panel.n_columns, self.rank))
-                noise = noise_variance(panel, mean, loadings)
-            else:
-                loadings, noise, least = self._start(panel, mean, rows)
-                for iteration in range(self.iterations):
-                    shift, loadings, noise = _maximised(_expected(rows, mean, loadings, noise), rows, noise, least)
-                    mean = mean + rows.unit * shift
-                    history.append(float(np.log(noise).mean()))
-                    if progress is not None:
-                        progress(iteration + 1, history[-1])
-                loadings, noise = rows.unit * loadings, rows.unit * rows.unit * noise
-            space = RowSpace(mean, principal_axes(loadings), noise)
-            self.solve_ = SolveResult(space.factor, "completed", tuple(history), max(1, len(history)))
-            self._hold(space.measured_on(panel), panel)
-        warn_of_parts(self.measured_)
-        return self
+        mean = column_means(panel)
+        rows = Rows(panel, mean)
+        if rows.unit == 0:  # no variation: there is nothing to estimate
+            loadings = np.zeros((panel.n_columns, self.rank))
+            noise = noise_variance(panel, mean, loadings)
+        else:
+            loadings, noise, least = self._start(panel, mean, rows)
+            for iteration in range(self.iterations):
+                shift, loadings, noise = _maximised(_expected(rows, mean, loadings, noise), rows, noise, least)
+                mean = mean + rows.unit * shift
+                history.append(float(np.log(noise).mean()))
+                if progress is not None:
+                    progress(iteration + 1, history[-1])
+            loadings, noise = rows.unit * loadings, rows.unit * rows.unit * noise
+        factor = principal_axes(loadings)
+        return RowSpace(mean, factor, noise), SolveResult(factor, "completed", tuple(history), max(1, len(history)))
 
     def _start(self, panel: Panel, mean: Array, rows: Rows) -> tuple[Array, Array, float]:
         """Loadings at random, noise with all of the variance, and the least it may become; in ``rows.unit``."""

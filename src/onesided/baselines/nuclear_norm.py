@@ -8,41 +8,27 @@ pairs of Ω weigh alike, the diagonal too, and rows are imputed by Algorithm 2: 
 
 from __future__ import annotations
 
-from dataclasses import replace
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 
 from onesided.arrays import Array
-from onesided.baselines.baseline import Baseline, check_descent
-from onesided.engines.threads import single_blas_thread
-from onesided.estimators.base import generator, warn_of_parts
-from onesided.estimators.parameters import Interval
+from onesided.baselines.baseline import Baseline, Fitted, check_descent
+from onesided.estimators.base import generator
+from onesided.estimators.parameters import ranges
 from onesided.fitting.objective.pairs import PairObjective
 from onesided.fitting.objective.penalties import nuclear_norm
-from onesided.fitting.setting import check_fittable
 from onesided.fitting.solvers.adam import adam
 from onesided.fitting.solvers.gradient_descent import random_start
 from onesided.fitting.solvers.result import Progress
 from onesided.model.axes import principal_axes
-from onesided.model.imputation import LeastSquares
 from onesided.model.row_space import without_noise
 from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
 
 
-class PairBaseline(Baseline):
-    """Rows by least squares on ``components_``, of least norm where a row has fewer entries than there are."""
-
-    def _coordinates(self, panel: Panel) -> Array:
-        if len(self.components_) == 0:  # the penalty left nothing
-            return np.zeros((panel.n_rows, 0))
-        return LeastSquares(self._loadings()).coordinates(panel)
-
-
-class FactoredNuclearNorm(PairBaseline):
+class FactoredNuclearNorm(Baseline):
     """A factor of T on Ω with a penalty on its nuclear norm, by Adam. The defaults are the paper's.
 
     Builds the pair moments explicitly, as :class:`onesided.HajekGD` does, and starts where that does.
@@ -81,15 +67,9 @@ class FactoredNuclearNorm(PairBaseline):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [Interval(Integral, 1, None, closed="left")],
-        "penalty": [Interval(Real, 0, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "iterations": [Interval(Integral, 1, None, closed="left")],
-        "incoherence": [Interval(Real, 0, None, closed="left")],
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "random_state": ["random_state", np.random.Generator],
-    }
+    _parameter_constraints = ranges(
+        "rank", "penalty", "learning_rate", "iterations", "incoherence", "alpha", "random_state"
+    )
 
     def __init__(
         self,
@@ -110,30 +90,20 @@ class FactoredNuclearNorm(PairBaseline):
         self.alpha = alpha
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
-        """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
-        self._validate_params()
-        panel = self._read_for_fit(X).to_panel()
-        check_fittable(panel, self.rank)
+    def _fit(self, panel: Panel, measured: Measured, progress: Progress | None) -> Fitted:
         start = random_start(panel.n_columns, self.rank, generator(self.random_state))
-        measured = Measured.from_panel(panel)
         start[measured.counts == 0] = 0.0  # no pair would ever move them from where they began
-        with single_blas_thread():
-            moments = PairMoments.from_panel(panel)
-            objective = PairObjective(moments, penalty=self.incoherence, alpha=self.alpha, diagonal_weight=1.0)
-            solve = adam(
-                lambda factor: penalised(objective, self.penalty, factor),
-                start,
-                learning_rate=self.learning_rate,
-                iterations=self.iterations,
-                progress=progress,
-            )
-            check_descent(solve, self.learning_rate)
-            space = without_noise(principal_axes(solve.factor))
-            self.solve_ = replace(solve, factor=space.factor)
-            self._hold(space.measured_on(panel, measured), panel)
-        warn_of_parts(measured)
-        return self
+        moments = PairMoments.from_panel(panel)
+        objective = PairObjective(moments, penalty=self.incoherence, alpha=self.alpha, diagonal_weight=1.0)
+        solve = adam(
+            lambda factor: penalised(objective, self.penalty, factor),
+            start,
+            learning_rate=self.learning_rate,
+            iterations=self.iterations,
+            progress=progress,
+        )
+        check_descent(solve, self.learning_rate)
+        return without_noise(principal_axes(solve.factor)), solve
 
 
 def penalised(objective: PairObjective, penalty: float, X: Array) -> tuple[float, Array]:

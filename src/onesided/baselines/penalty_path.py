@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any, Literal
 
 import numpy as np
 
+from onesided.estimators.parameters import AT_LEAST_ZERO, StrOptions
 from onesided.fitting.solvers.result import Progress
 
 Auto = Literal["auto"]
+Tell = Callable[[float], None]  # called with the objective of each step
 
+AUTO = {"penalty": [*AT_LEAST_ZERO, StrOptions({"auto"})]}
 RATIO = 0.7  # from one penalty to the next
 MOST = 40  # penalties
 PATIENCE = 3  # steps without a lower error before the search ends
@@ -47,7 +51,7 @@ def held_out(n: int, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtyp
     return mask
 
 
-def counting(progress: Progress | None) -> Callable[[float], None]:
+def counting(progress: Progress | None) -> Tell:
     """Tells ``progress``, if there is one, values with their number, over all solutions of a search.
 
     >>> tell = counting(lambda done, value: print(done, value))
@@ -56,15 +60,8 @@ def counting(progress: Progress | None) -> Callable[[float], None]:
     2 0.25
     (None, None)
     """
-    done = 0
-
-    def tell(value: float) -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, value)
-
-    return tell
+    numbers = count(1)
+    return lambda value: None if progress is None else progress(next(numbers), value)
 
 
 class PenaltyChosen:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onesided.arrays import Array
+from onesided.baselines.penalty_path import Tell
 from onesided.engines.threads import in_order
 from onesided.fitting.objective.pairs import pair_blocks
 from onesided.fitting.solvers.eigenpairs import leading_eigenpairs
@@ -69,9 +70,8 @@ class PairTarget:
 
     def __init__(self, indptr: Array, columns: Array, target: Array) -> None:
         self.indptr, self.columns, self.target = indptr, columns, target
-        d = self.n_columns
         self._blocks = pair_blocks(indptr)
-        self.off_diagonal = np.repeat(np.arange(d), np.diff(indptr)) != columns
+        self.off_diagonal = np.repeat(np.arange(self.n_columns), np.diff(indptr)) != columns
 
     @classmethod
     def of(cls, moments: PairMoments) -> PairTarget:
@@ -95,10 +95,9 @@ class PairTarget:
         """Z on Ω."""
         out = np.zeros(len(self.columns))
         if Z.rank:
-            left, right = cpu.padded(Z.vectors * Z.values), cpu.padded(Z.vectors)
-            for _ in in_order(
-                lambda block: factorization.pair_values(*block, self.columns, left, right, out), self._blocks
-            ):
+            sides = cpu.padded(Z.vectors * Z.values), cpu.padded(Z.vectors)
+            done = in_order(lambda block: factorization.pair_values(*block, self.columns, *sides, out), self._blocks)
+            for _ in done:
                 pass
         return out
 
@@ -123,8 +122,7 @@ class PairTarget:
         """The symmetric matrix with these values on Ω."""
         matrix = np.zeros((self.n_columns,) * 2)
         i = np.repeat(np.arange(self.n_columns), np.diff(self.indptr))
-        matrix[i, self.columns] = values
-        matrix[self.columns, i] = values
+        matrix[i, self.columns] = matrix[self.columns, i] = values
         return matrix
 
     def loss(self, on: Array) -> float:
@@ -163,7 +161,7 @@ def solve(
     rng: np.random.Generator,
     *,
     stop_at_max_rank: bool = False,
-    progress: Callable[[float], None] = lambda value: None,
+    progress: Tell = lambda value: None,
 ) -> Solution:
     """Steps until one changes Z by less than ``tol`` of it, in Frobenius norm; no more than ``max_rank`` pairs.
 
@@ -183,8 +181,7 @@ def solve(
         following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         beta, momentum = (momentum - 1) / following, following
         residual = target.target - (1 + beta) * on + beta * last_on
-        search = _Search(guess, penalty, tol, max_rank, THOROUGH if thorough else 1, rng)
-        new, guess = _step(target, residual, (Z, last, beta), search)
+        new, guess = _step(target, residual, (Z, last, beta), guess, penalty, limits, rng, THOROUGH if thorough else 1)
         change = new.change_from(Z)
         last, last_on, Z = Z, on, new
         on = target.at(Z)
@@ -198,28 +195,22 @@ def solve(
     return Solution(Z, guess, tuple(history), change)
 
 
-@dataclass(frozen=True, eq=False)
-class _Search:
-    """How the eigenpairs of a step are sought."""
-
-    guess: Array
-    penalty: float
-    tol: float
-    max_rank: int
-    least_steps: int
-    rng: np.random.Generator
-
-
 def _step(
-    target: PairTarget, residual: Array, point: tuple[LowRank, LowRank, float], search: _Search
+    target: PairTarget,
+    residual: Array,
+    point: tuple[LowRank, LowRank, float],
+    guess: Array,
+    penalty: float,
+    limits: Limits,
+    rng: np.random.Generator,
+    least_steps: int,
 ) -> tuple[LowRank, Array]:
     """Eigenvalues of Y + P_Ω(T̂ − Y) moved towards zero by the penalty, and directions for the next step."""
-    (Z, last, beta), penalty, d = point, search.penalty, target.n_columns
-    guess = search.guess
+    (Z, last, beta), d = point, target.n_columns
     if d <= DENSE or MANY * guess.shape[1] > d:
         G = target.dense(residual) + (1 + beta) * Z.to_dense() - beta * last.to_dense()
         values, vectors = np.linalg.eigh((G + G.T) / 2)
-        kept = np.argsort(-np.abs(values), kind="stable")[: search.max_rank]
+        kept = np.argsort(-np.abs(values), kind="stable")[: limits.max_rank]
         kept = kept[np.abs(values[kept]) > penalty]
         values, vectors = values[kept], vectors[:, kept]
     else:
@@ -228,10 +219,10 @@ def _step(
             lambda V: sparse(V) + (1 + beta) * (Z @ V) - beta * (last @ V),
             guess,
             above=penalty,
-            most=search.max_rank,
-            tol=min(search.tol / 10, 1e-3),
-            rng=search.rng,
-            least_steps=search.least_steps,
+            most=limits.max_rank,
+            tol=min(limits.tol / 10, 1e-3),
+            rng=rng,
+            least_steps=least_steps,
         )
     return LowRank(np.sign(values) * (np.abs(values) - penalty), vectors), guess
 

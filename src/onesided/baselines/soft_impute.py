@@ -16,29 +16,25 @@ whose factors are scaled back.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self
+from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
-from sklearn.exceptions import ConvergenceWarning
 
 from onesided.arrays import Array
 from onesided.baselines.alternating_gd import EntryObjective
+from onesided.baselines.baseline import Fitted
 from onesided.baselines.matrix import MatrixBaseline
-from onesided.baselines.penalty_path import Auto, PenaltyChosen, best_penalty, counting, held_out
-from onesided.engines.threads import single_blas_thread
-from onesided.estimators.base import generator, warn_of_parts
-from onesided.estimators.parameters import Interval, StrOptions
-from onesided.fitting.setting import check_fittable
+from onesided.baselines.penalty_path import AUTO, Auto, PenaltyChosen, Tell, best_penalty, counting, held_out
+from onesided.estimators.base import generator
+from onesided.estimators.parameters import ranges
 from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.fitting.solvers.spectral import top_eigenpairs
-from onesided.model.imputation import LeastSquares, observed_positions
+from onesided.model.imputation import observed_positions
 from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import largest_value
+from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
 
 COARSE = 1e-4  # the least tolerance while a penalty is chosen: stopping sooner would be a penalty of its own
@@ -152,13 +148,7 @@ def _regressed(gradient: Array, V: Array, D: Array, penalty: float) -> tuple[Arr
 
 
 def soft_impute(
-    program: _Program,
-    start: _Factors,
-    penalty: float,
-    *,
-    tol: float,
-    max_iterations: int,
-    progress: Callable[[float], None],
+    program: _Program, start: _Factors, penalty: float, *, tol: float, max_iterations: int, progress: Tell
 ) -> tuple[_Factors, SolveResult]:
     """Alternate until the product changes by less than ``tol``; ``progress`` is told the objective of each step."""
     factors = before = start
@@ -175,9 +165,9 @@ def soft_impute(
         history.append(value)
         progress(value)
     history.append(program.objective(factors, penalty))
-    status: Literal["converged", "limit"] = "converged" if change <= tol else "limit"
     detail = "" if change <= tol else f"the last changed the matrix by {change:.1e}; raise max_iterations or tol"
-    return factors, SolveResult(factors.V, status, tuple(history), len(history) - 1, detail)
+    ended = SolveResult(factors.V, "limit" if detail else "converged", tuple(history), len(history) - 1, detail)
+    return factors, ended
 
 
 class SoftImputeALS(PenaltyChosen, MatrixBaseline):
@@ -221,13 +211,7 @@ class SoftImputeALS(PenaltyChosen, MatrixBaseline):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [Interval(Integral, 1, None, closed="left")],
-        "penalty": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iterations": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state", np.random.Generator],
-    }
+    _parameter_constraints = ranges("rank", "tol", "max_iterations", "random_state") | AUTO
 
     def __init__(
         self,
@@ -244,44 +228,24 @@ class SoftImputeALS(PenaltyChosen, MatrixBaseline):
         self.max_iterations = max_iterations
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
-        """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
-        self._validate_params()
-        panel = self._read_for_fit(X).to_panel()
-        check_fittable(panel, self.rank)
-        rng, tell = generator(self.random_state), counting(progress)
-        with single_blas_thread():
-            program = _Program(panel)
-            if self.penalty == "auto":
-                self.penalty_, start = self._choose(panel, rng, tell)
-            else:
-                self.penalty_, start = float(self.penalty), program.random_start(self.rank, rng)
-            penalty = self.penalty_ / program.unit
-            factors, solve = soft_impute(
-                program,
-                start.lifted(LIFT * penalty),
-                penalty,
-                tol=self.tol,
-                max_iterations=self.max_iterations,
-                progress=tell,
-            )
-            space = self._with_factors(*program.scaled_back(program.thresholded(factors, penalty)), panel)
-            self.solve_ = replace(solve, factor=space.factor)
-            self._hold(space.measured_on(panel), panel)
-        if not self.solve_.succeeded:
-            warnings.warn(self.solve_.message, ConvergenceWarning, stacklevel=2)
-        warn_of_parts(self.measured_)
-        return self
+    def _fit(self, panel: Panel, measured: Measured, progress: Progress | None) -> Fitted:
+        rng, tell, program = generator(self.random_state), counting(progress), _Program(panel)
+        if self.penalty == "auto":
+            self.penalty_, start = self._choose(panel, rng, tell)
+        else:
+            self.penalty_, start = float(self.penalty), program.random_start(self.rank, rng)
+        penalty = self.penalty_ / program.unit
+        start, most = start.lifted(LIFT * penalty), self.max_iterations
+        factors, solve = soft_impute(program, start, penalty, tol=self.tol, max_iterations=most, progress=tell)
+        return self._with_factors(*program.scaled_back(program.thresholded(factors, penalty)), panel), solve
 
-    def _choose(self, panel: Panel, rng: np.random.Generator, tell: Callable[[float], None]) -> tuple[float, _Factors]:
+    def _choose(self, panel: Panel, rng: np.random.Generator, tell: Tell) -> tuple[float, _Factors]:
         """The penalty that predicts held-out entries best, and the solution there to start from."""
         hidden = held_out(panel.n_entries, rng)
         rows, columns = (position[hidden] for position in observed_positions(panel))
         indptr = np.searchsorted(np.flatnonzero(~hidden), panel.indptr)
-        shown = Panel(
-            indptr, panel.columns[~hidden], panel.values[~hidden], panel.n_columns, row_weights=panel.row_weights
-        )
-        program = _Program(shown)
+        entries = panel.columns[~hidden], panel.values[~hidden]
+        program = _Program(Panel(indptr, *entries, panel.n_columns, row_weights=panel.row_weights))
         tol = max(self.tol, COARSE)
         last, solutions = program.random_start(self.rank, rng), dict[float, _Factors]()
 
@@ -300,6 +264,6 @@ class SoftImputeALS(PenaltyChosen, MatrixBaseline):
     def _coordinates(self, panel: Panel) -> Array:
         """The method's own step for a row: least squares with the penalty λ."""
         if self.penalty_ == 0:
-            return LeastSquares(self.column_factors_).coordinates(panel)
+            return super()._coordinates(panel)
         noise = np.full(panel.n_columns, self.penalty_)
         return RowSpace(self.mean_, self.column_factors_, noise).predictor.coordinates(panel)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
 from onesided.arrays import Array
-from onesided.baselines.baseline import Baseline
-from onesided.engines.threads import single_blas_thread
+from onesided.baselines.baseline import Baseline, Fitted
 from onesided.fitting.moment_solution import moment_solution
 from onesided.fitting.refinement import refine
-from onesided.fitting.setting import Setting, check_fittable, with_weights_as_counts
+from onesided.fitting.setting import Setting, with_weights_as_counts
 from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.model.row_space import without_noise
 from onesided.pairs.column_sums import column_means, column_sums, largest_value
+from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
 
 
 class MeansAlone(Baseline):
     """A row is predicted by ``mean_``, whatever it holds: its coordinates are zero. Nothing is drawn at random."""
+
+    rank = 0
 
     def _coordinates(self, panel: Panel) -> Array:
         return np.zeros((panel.n_rows, len(self.components_)))
@@ -52,18 +54,13 @@ class Constant(MeansAlone):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
     _mean_in_moment = False
 
-    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
-        """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
-        panel = self._read_for_fit(X).to_panel()
-        check_fittable(panel, 0)
+    def _fit(self, panel: Panel, measured: Measured, progress: Progress | None) -> Fitted:
         scale = largest_value(panel) or 1.0
         own = column_sums(panel, scale=scale)
         level = float(own.sums.sum() / own.counts.sum())
         mean = np.full(panel.n_columns, level * scale)
         factor = np.full((panel.n_columns, 1), np.sqrt(max(own.mean_product, 0.0)) * scale)
-        self.solve_ = SolveResult(factor, "completed", (), 1)
-        self._hold(without_noise(factor, mean).measured_on(panel), panel)
-        return self
+        return without_noise(factor, mean), SolveResult(factor, "completed", (), 1)
 
 
 class ColumnMeans(MeansAlone):
@@ -96,19 +93,12 @@ class ColumnMeans(MeansAlone):
     def __init__(self, *, shrink: bool = False) -> None:
         self.shrink = shrink
 
-    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
-        """Fit to a panel, a scipy sparse matrix (stored zeros are observations) or a dense array with NaN."""
-        self._validate_params()
-        panel = self._read_for_fit(X).to_panel()
-        check_fittable(panel, 0)
-        with single_blas_thread():
-            if self.shrink:
-                counted = with_weights_as_counts(panel)
-                start = moment_solution(counted, Setting(0))
-                mean = refine(counted, start, center="columns", progress=progress).row_space.mean
-            else:
-                mean = column_means(panel)
+    def _fit(self, panel: Panel, measured: Measured, progress: Progress | None) -> Fitted:
+        if self.shrink:
+            counted = with_weights_as_counts(panel)
+            start = moment_solution(counted, Setting(0))
+            mean = refine(counted, start, center="columns", progress=progress).row_space.mean
+        else:
+            mean = column_means(panel)
         factor = np.zeros((panel.n_columns, 0))
-        self.solve_ = SolveResult(factor, "completed", (), 1)
-        self._hold(without_noise(factor, mean).measured_on(panel), panel)
-        return self
+        return without_noise(factor, mean), SolveResult(factor, "completed", (), 1)

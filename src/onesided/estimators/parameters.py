@@ -7,6 +7,7 @@ the versions of scikit-learn that have them.
 
 from __future__ import annotations
 
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,22 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from onesided.errors import InputError
 
-__all__ = ["Interval", "StrOptions", "check_noise"]
+__all__ = ["Interval", "StrOptions", "check_noise", "ranges"]
+
+AT_LEAST_ONE = [Interval(Integral, 1, None, closed="left")]
+AT_LEAST_ZERO = [Interval(Real, 0, None, closed="left")]
+ABOVE_ZERO = [Interval(Real, 0, None, closed="neither")]
+RANGES: dict[str, list[Any]] = {
+    **dict.fromkeys(("rank", "max_rank", "epochs", "iterations", "max_iterations"), AT_LEAST_ONE),
+    **dict.fromkeys(("alpha", "incoherence", "penalty", "tol"), AT_LEAST_ZERO),
+    **dict.fromkeys(("learning_rate", "start_scale"), ABOVE_ZERO),
+    "random_state": ["random_state", np.random.Generator],
+}
+
+
+def ranges(*names: str) -> dict[str, list[Any]]:
+    """The ranges of parameters that estimators have in common, by name."""
+    return {name: RANGES[name] for name in names}
 
 
 def check_noise(noise_variance: Any, n_columns: int) -> None:

@@ -14,8 +14,6 @@ They share the estimators' base and hold a row space like them. What they are co
 may import from every room up to ``estimators``.
 """
 
-from __future__ import annotations
-
 from onesided.baselines.alternating_gd import AlternatingGD
 from onesided.baselines.convex_nuclear_norm import ConvexNuclearNorm
 from onesided.baselines.factor_analysis import FactorAnalysisEM

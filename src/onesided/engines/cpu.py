@@ -31,23 +31,19 @@ class NumpyEngine(Engine):
     xp: ClassVar[Any] = np
 
     def array(self, values: Any) -> Array:
-        """As doubles."""
         return np.asarray(values, dtype=np.float64)
 
     def normal(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        """Standard normal numbers."""
         return rng.standard_normal(shape)
 
     def diagonal_terms(
         self, X: Array, counts: Array, squares: Array, effect: float, ridge: float, gradient: Array
     ) -> float:
-        """The terms of the diagonal; their gradient is added."""
         return float(cpu.diagonal_terms(X, counts, squares, effect, ridge, gradient))
 
     def column_posterior(
         self, sums: Sums, fixed: Array, free: Array, precision: Array, prior: Array, linear: Array
     ) -> tuple[Array, Array, Array]:
-        """Columns given their sufficient statistics; ``fixed`` is overwritten."""
         width = len(free) * (len(free) + 1) // 2
 
         def update(at: slice) -> Any:
@@ -61,7 +57,7 @@ class NumpyEngine(Engine):
 
 
 class CpuEngine(RowBlocks, NumpyEngine):
-    """The engine of a panel in memory or in files.
+    """The engine of a panel in memory or in files; what its passes compute is said in :class:`Engine`.
 
     >>> CpuEngine(Panel.from_dense([[1.0, 2.0], [3.0, np.nan]])).column_means()
     array([2., 2.])
@@ -75,7 +71,6 @@ class CpuEngine(RowBlocks, NumpyEngine):
         self.n_columns, self.dtype = panel.n_columns, panel.dtype
 
     def largest_value(self) -> float:
-        """The largest magnitude among all entries."""
         values = self.panel.values
         return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
@@ -88,26 +83,22 @@ class CpuEngine(RowBlocks, NumpyEngine):
         return np.asarray(means_from(self, first, passes=1))
 
     def column_sums(self, center: Array, scale: float) -> tuple[Array, Array]:
-        """Seven sums for each column, one after the other, and three over all rows."""
         sums, products = self.sum(lambda rows: cpu.column_sums(rows, center, scale))
         return np.ascontiguousarray(sums.T), products
 
     def row_pass(
         self, X: Array, center: Array, scale: float, effect: float, exact: bool = False
     ) -> tuple[float, Array]:
-        """The loss and its gradient in X."""
         lines = cpu.lines(X, center, np.dtype(np.float64) if exact else self.dtype, effect)
         loss, gradient = self.sum(lambda rows: cpu.row_pass(rows, scale, lines))
         return loss, gradient[:, lines.rank - X.shape[1] :]
 
     def curvature(self, X: Array) -> Array:
-        """Σ_{u∋j} w A_u for every column j."""
         factor = np.ascontiguousarray(X, dtype=self.dtype)
         (blocks,) = self.sum(lambda rows: (cpu.curvature(rows, factor),))
         return np.asarray(blocks)
 
     def gram_product(self, V: Array, center: Array, scale: float, effect: float) -> Array:
-        """Weighted sums of products, M̂ᵀ diag(w) M̂ − τ²N, applied to the columns of V."""
         V = np.ascontiguousarray(V, dtype=np.float64)
         (product,) = self.sum(lambda rows: (cpu.gram_product(rows, center, scale, effect, V),))
         return np.asarray(product)
@@ -118,7 +109,6 @@ class CpuEngine(RowBlocks, NumpyEngine):
         return (self, 1.0) if weights is None else (CpuEngine(self.panel, weights), share)
 
     def linked_columns(self) -> Array:
-        """For each column, the smallest of those that chains of rows link it to."""
         panel = self.panel
         return np.asarray(cpu.linked_columns(panel.indptr, panel.columns, self.weights, self.n_columns))
 
@@ -133,15 +123,13 @@ class CpuEngine(RowBlocks, NumpyEngine):
         unit: float = 1.0,
         exact: bool = False,
     ) -> Columns:
-        """Columns and the prior of rows as kernels take them."""
         dtype = np.dtype(np.float64 if exact else self.dtype)
         d, k = loadings.shape
         prior, floor = row_prior(k, row_mean, row_covariance)
         information = np.zeros((0, 0), dtype)
         if spread is not None:
             information = cpu.padded(np.empty((d, 0), dtype), spread.shape[1])
-            fill = posterior.column_information
-            slices = list(chunks(*spread.shape))
+            fill, slices = posterior.column_information, list(chunks(*spread.shape))
             for _ in in_order(lambda at: fill(loadings[at], noise[at], spread[at], information[at]), slices):
                 pass
         wide = cpu.padded(loadings.astype(dtype, copy=False))
@@ -164,13 +152,11 @@ class CpuEngine(RowBlocks, NumpyEngine):
 
     def row_posteriors(self, columns: Columns) -> Iterator[Array]:
         """Halves of (S, z) of all rows, some rows at a time, in order."""
-        half = (columns.n_loadings + 1) * (columns.n_loadings + 2) // 2
         for _, halves in self._solved(lambda rows, halves: None, columns):
-            yield halves[:, :half]
+            yield halves
 
     def scored_posteriors(self, columns: Columns) -> Iterator[tuple[Array, Array]]:
         """The same, with the sums of :meth:`leave_one_out` for each row: rows are solved once for both."""
-        half = (columns.n_loadings + 1) * (columns.n_loadings + 2) // 2
 
         def scored(rows: Rows, halves: Array) -> Array:
             scores = np.zeros((len(halves), 5))
@@ -178,23 +164,23 @@ class CpuEngine(RowBlocks, NumpyEngine):
             return scores
 
         for scores, halves in self._solved(scored, columns):
-            yield halves[:, :half], scores
+            yield halves, scores
 
     def _solved(self, then: Callable[[Rows, Array], Any], columns: Columns) -> Iterator[tuple[Any, Array]]:
-        """Solve some rows at a time, in order: what ``then`` makes of them, and their padded halves."""
+        """Solve some rows at a time, in order: what ``then`` makes of them and their padded halves, and the halves."""
         panel, k = self.panel, columns.n_loadings
+        half = (k + 1) * (k + 2) // 2
 
         def solve(block: tuple[int, int]) -> tuple[Any, Array]:
             rows = self.rows.taken(slice(*block))
-            halves = cpu.padded(np.empty((len(rows.starts), 0)), (k + 1) * (k + 2) // 2)
+            halves = cpu.padded(np.empty((len(rows.starts), 0)), half)
             posterior.row_posterior(rows, columns, halves)
-            return then(rows, halves), halves
+            return then(rows, halves), halves[:, :half]
 
         rows_and_entries = panel.indptr + np.arange(panel.n_rows + 1)
         yield from in_order(solve, cut(rows_and_entries, max(1, SOLVED_AT_A_TIME // (k + 1) ** 2)))
 
     def leave_one_out(self, columns: Columns) -> Array:
-        """For each row of positive weight, in order, five sums over its entries."""
         rows = self.rows.taken(np.flatnonzero(self.weights))
         blocks = cut(np.concatenate([[0], np.cumsum(1 + rows.stops - rows.starts)]), SCORED_AT_A_TIME)
         scores = in_order(lambda block: posterior.leave_one_out(rows.taken(slice(*block)), columns), blocks)
@@ -222,12 +208,8 @@ def _accumulate(run: Run, rows: Rows, pieces: list[slice], columns: Columns, sum
     groups, *totals = run([by_column, *(partial(solve, at) for at in pieces)])
     for total in totals:
         sums.total[:] += total
-    run(
-        [
-            partial(posterior.column_sums, groups.taken(low, high), moments, means, sums)
-            for low, high in cut(groups.starts, max(1, int(groups.starts[-1]) // PIECES))
-        ]
-    )
+    parts = cut(groups.starts, max(1, int(groups.starts[-1]) // PIECES))
+    run([partial(posterior.column_sums, groups.taken(*part), moments, means, sums) for part in parts])
 
 
 def drawn_weights(panel: PanelLike, weights: Array, entries: int) -> tuple[Array | None, float]:

@@ -233,7 +233,7 @@ def _pinned(one: Tensor) -> Tensor:
 
 
 class GpuEngine(Engine):
-    """The engine of a panel on a device."""
+    """The engine of a panel on a device; what its passes compute is said in :class:`Engine`."""
 
     xp: ClassVar[Any] = torch
 
@@ -249,20 +249,17 @@ class GpuEngine(Engine):
         self._centred: dict[tuple[int, torch.dtype], tuple[Tensor, float, Tensor]] = {}
 
     def array(self, values: Any) -> Tensor:
-        """Numbers of the host as doubles on the device."""
         if isinstance(values, Tensor):
             return values
         return self.place.tensor(np.asarray(values)).to(torch.float64)
 
     def normal(self, shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:
-        """Standard normal numbers."""
         if np.prod(shape) <= DRAWN_ON_HOST:  # the numbers that any other engine has
             return self.array(rng.standard_normal(shape))
         source = torch.Generator(self.place.device).manual_seed(int(rng.integers(2**31)))
         return torch.randn(shape, dtype=torch.float64, device=self.place.device, generator=source)
 
     def largest_value(self) -> float:
-        """The largest magnitude among all entries."""
         return self.place.largest_value
 
     def _blocks(self) -> Iterator[tuple[int, gpu.Rows, Tensor]]:
@@ -286,7 +283,6 @@ class GpuEngine(Engine):
         return means_from(self, torch.zeros(self.n_columns, dtype=torch.float64, device=self.place.device), passes=2)
 
     def column_sums(self, center: Tensor, scale: float) -> tuple[Tensor, Array]:
-        """Seven sums for each column, one after the other, and three over all rows."""
         sums = torch.zeros((7, self.n_columns), dtype=torch.float64, device=self.place.device)
         products = np.zeros(3)
         for _, rows, weights in self._blocks():
@@ -299,7 +295,6 @@ class GpuEngine(Engine):
     def row_pass(
         self, X: Tensor, center: Tensor, scale: float, effect: float, exact: bool = False
     ) -> tuple[float, Tensor]:
-        """The loss and its gradient in X."""
         dtype, first = torch.float64 if exact else self.place.dtype, int(effect != 0)
         rank = first + X.shape[1]
         wide = torch.zeros((len(X), gpu.width_for(rank)), dtype=dtype, device=X.device)
@@ -315,16 +310,13 @@ class GpuEngine(Engine):
     def diagonal_terms(
         self, X: Tensor, counts: Tensor, squares: Tensor, effect: float, ridge: float, gradient: Tensor
     ) -> float:
-        """The terms of the diagonal; their gradient is added."""
         return float(gpu.diagonal_terms(X, counts, squares, effect, ridge, gradient))
 
     def curvature(self, X: Tensor) -> Tensor:
-        """Σ_{u∋j} w A_u for every column j."""
         parts = (gpu.curvature(rows, weights, X.to(self.place.dtype)) for _, rows, weights in self._blocks())
         return sum(part.to(torch.float64) for part in parts)
 
     def gram_product(self, V: Tensor, center: Tensor, scale: float, effect: float) -> Tensor:
-        """Weighted sums of products, applied to the columns of V."""
         V = V.to(self.place.dtype)
         parts = (
             gpu.gram_product(rows, self._around(k, rows, center, scale, self.place.dtype), weights, effect, V)
@@ -360,7 +352,6 @@ class GpuEngine(Engine):
         unit: float = 1.0,
         exact: bool = False,
     ) -> Columns:
-        """Columns and the prior of rows as kernels take them."""
         k, dtype = loadings.shape[1], torch.float64 if exact else self.place.dtype
         prior, floor = row_prior(k, row_mean, row_covariance)
         information = torch.zeros((0, 0), dtype=dtype, device=loadings.device)
@@ -370,7 +361,6 @@ class GpuEngine(Engine):
         return Columns(unit, mean, loadings.to(dtype), 1 / noise, information, halves, floor, k)
 
     def posterior_sums(self, columns: Columns) -> Sums:
-        """The columns' sufficient statistics, over rows of positive weight."""
         sums: Sums | None = None
         for k, rows, weights in self._blocks():
             e = self._around(k, rows, columns.center, columns.unit, columns.loadings.dtype)
@@ -382,7 +372,6 @@ class GpuEngine(Engine):
     def column_posterior(
         self, sums: Sums, fixed: Tensor, free: Array, precision: Tensor, prior: Array, linear: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Columns given their sufficient statistics; ``fixed`` is overwritten."""
         freed, prior_there = self.place.tensor(free), self.array(prior)
         spread, residual = torch.empty_like(sums.second), torch.empty_like(sums.squares)
         step = max(1, gpu.CHUNK // (8 * (len(free) + 1) ** 2))
@@ -412,7 +401,6 @@ class GpuEngine(Engine):
         return tuple(field for field in sums if field is not None)
 
     def leave_one_out(self, columns: Columns) -> Tensor:
-        """For each row of positive weight, in order, five sums over its entries."""
         scores = torch.zeros((self.n_rows, 5), dtype=torch.float64, device=self.place.device)
         for k, rows, weights in self._blocks():
             counted = weights > 0

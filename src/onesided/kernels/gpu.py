@@ -161,7 +161,24 @@ class Rows:
     @cached_property
     def plan(self) -> Plan:
         """How a row pass cuts them."""
-        return _plan(self)
+        lengths = self.lengths
+        most = max(SPLIT, len(self.columns) // SHARE)
+        n_cut, n_beyond = (int(torch.count_nonzero(lengths > bound)) for bound in (most, SHORT))
+        counts = torch.bincount(lengths[n_beyond:], minlength=SHORT + 1).tolist()
+        row, entry, tiles = n_beyond, int(self.indptr[n_beyond]), []
+        for length in range(SHORT, 0, -1):
+            many, abreast = counts[length], TILE // length
+            first = torch.arange(0, many, abreast, device=lengths.device)
+            starts = entry + length * first
+            stops = torch.clamp(starts + abreast * length, max=entry + length * many)
+            tiles.append(torch.stack([starts, stops, row + first, torch.full_like(first, length)], dim=1))
+            row, entry = row + many, entry + length * many
+        number = (lengths[:n_cut] + PIECE - 1) // PIECE
+        pointers = running(number)
+        owner = torch.repeat_interleave(torch.arange(n_cut, device=lengths.device), number)
+        starts = self.indptr[owner] + PIECE * (torch.arange(len(owner), device=owner.device) - pointers[owner])
+        pieces = torch.stack([starts, torch.minimum(starts + PIECE, self.indptr[owner + 1]), owner], dim=1)
+        return Plan(torch.cat(tiles).to(torch.int32), pieces.to(torch.int32), pointers, n_cut, n_beyond - n_cut)
 
     def prepared(self) -> Rows:
         """The same, with all that passes need prepared."""
@@ -210,27 +227,6 @@ class Plan(NamedTuple):
     of_pieces: Tensor  # where those of each row begin
     n_cut: int
     n_long: int
-
-
-def _plan(rows: Rows) -> Plan:
-    lengths = rows.lengths
-    most = max(SPLIT, len(rows.columns) // SHARE)
-    n_cut, n_beyond = (int(torch.count_nonzero(lengths > bound)) for bound in (most, SHORT))
-    counts = torch.bincount(lengths[n_beyond:], minlength=SHORT + 1).tolist()
-    row, entry, tiles = n_beyond, int(rows.indptr[n_beyond]), []
-    for length in range(SHORT, 0, -1):
-        many, abreast = counts[length], TILE // length
-        first = torch.arange(0, many, abreast, device=lengths.device)
-        starts = entry + length * first
-        stops = torch.clamp(starts + abreast * length, max=entry + length * many)
-        tiles.append(torch.stack([starts, stops, row + first, torch.full_like(first, length)], dim=1))
-        row, entry = row + many, entry + length * many
-    number = (lengths[:n_cut] + PIECE - 1) // PIECE
-    pointers = running(number)
-    owner = torch.repeat_interleave(torch.arange(n_cut, device=lengths.device), number)
-    starts = rows.indptr[owner] + PIECE * (torch.arange(len(owner), device=owner.device) - pointers[owner])
-    pieces = torch.stack([starts, torch.minimum(starts + PIECE, rows.indptr[owner + 1]), owner], dim=1)
-    return Plan(torch.cat(tiles).to(torch.int32), pieces.to(torch.int32), pointers, n_cut, n_beyond - n_cut)
 
 
 def centred(rows: Rows, center: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
@@ -375,9 +371,8 @@ def column_sums(rows: Rows, e: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]
     products = [m * (m - 1), first * first - second, second * second - fourth]
     powers *= torch.repeat_interleave(w, rows.lengths)[:, None]
     sums = sum_of_lines(by.segments, powers, by.places)
-    return torch.stack([counts, beside, *sums.T, pairs, shared]), torch.stack(
-        [(w * product).sum() for product in products]
-    )
+    of_rows = torch.stack([(w * product).sum() for product in products])
+    return torch.stack([counts, beside, *sums.T, pairs, shared]), of_rows
 
 
 def curvature(rows: Rows, weights: Tensor, X: Tensor) -> Tensor:

@@ -113,25 +113,12 @@ def _add_products(
     kernels = _fused_for(dense)
     if len(entries) == 0:
         return
-    if kernels is None:
-        _plain_products(entries, rows, indptr, columns, values, weights, first, dense)
+    if kernels is not None:
+        kernels.add_products[(len(entries),)](
+            entries, rows, indptr, columns, values, weights, first, dense.shape[1], dense,
+            WEIGHED=weights is not None, NUMBERS=dense.shape[2], LANES=LANES, num_warps=1,
+        )  # fmt: skip
         return
-    kernels.add_products[(len(entries),)](
-        entries, rows, indptr, columns, values, weights, first, dense.shape[1], dense,
-        WEIGHED=weights is not None, NUMBERS=dense.shape[2], LANES=LANES, num_warps=1,
-    )  # fmt: skip
-
-
-def _plain_products(
-    entries: Tensor,
-    rows: Tensor,
-    indptr: Tensor,
-    columns: Tensor,
-    values: Tensor,
-    weights: Tensor | None,
-    first: int,
-    dense: Tensor,
-) -> None:
     right = indptr[1:][rows] - entries
     pointers, width = gpu.running(right), dense.shape[1]
     most = max(1, gpu.CHUNK // (4 * dense.shape[2]))

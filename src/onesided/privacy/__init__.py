@@ -17,8 +17,6 @@ only ``curator`` sees rows, and what is not one of its answers does not leave it
 pairs and what comes before them.
 """
 
-from __future__ import annotations
-
 from onesided.privacy.accounting import gaussian_delta, gaussian_mu
 from onesided.privacy.curator import Account, Release
 from onesided.privacy.empirical import NoGuarantee, empirical_sensitivity, paper_noise

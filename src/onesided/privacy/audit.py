@@ -121,8 +121,8 @@ def audit(
             f"the panels to tell apart must have the same columns and at most {privacy.most} entries in a row: which "
             "entries of longer rows are used is drawn anew in each fit, and is not audited"
         )
-    scaled = tuple(Curator.of(privacy.admit(panel), privacy).rows.to_panel() for panel in panels)
-    pair = (scaled[0], scaled[1])
+    first, second = (Curator.of(privacy.admit(panel), privacy).rows.to_panel() for panel in panels)
+    pair = (first, second)
     wrong = [0, 0]
     for run in range(runs):
         which = run % 2

@@ -92,7 +92,7 @@ def release_by_pairs(
     with single_blas_thread():
         loss = _PairLoss(d, upper, sums, counts, noise, typical, row_variance)
         solve = loss.minimised(rank, rng, progress)
-    return assembled(curator, columns, means, typical, solve.factor, row_variance, solve)
+    return assembled(curator, columns, means, typical, row_variance, solve)
 
 
 def ask_pairs(curator: Curator) -> tuple[Array, Array, Array]:
@@ -100,12 +100,7 @@ def ask_pairs(curator: Curator) -> tuple[Array, Array, Array]:
     d, most = curator.rows.n_columns, curator.most
     check_columns(d)
     sums, counts = curator.ask(
-        "pairs",
-        _pairs,
-        length=float(np.sqrt(most * (most + 1))),
-        opposed=False,
-        share=SHARES["pairs"],
-        unit=UNIT,
+        "pairs", _pairs, length=float(np.sqrt(most * (most + 1))), opposed=False, share=SHARES["pairs"], unit=UNIT
     )
     first = curator.ask(
         "first moments",
@@ -165,8 +160,9 @@ class _PairLoss:
     def minimised(self, rank: int, rng: np.random.Generator, progress: Progress | None) -> SolveResult:
         """From the top eigenpairs, as if weights were products of the columns' own."""
         own = self.W.sum(axis=1)
+        nothing = SolveResult(np.zeros((len(own), rank)), "converged", (), 0)
         if rank == 0 or not own.any():
-            return SolveResult(np.zeros((len(own), rank)), "converged", (), 0, "")
+            return nothing
         root = np.sqrt(own + 0.1 * own.mean())
         K = (self.W * self.target) * (own.sum() / root[:, None] / root)
         values, vectors = top_eigenpairs(aslinearoperator(K), rank, rng, tol=1e-2)
@@ -175,7 +171,7 @@ class _PairLoss:
         strengths = np.sum(found**2, axis=0)
         found = found[:, strengths > FOUND * max(float(strengths[0]), UNIT)]
         if found.shape[1] == 0:
-            return SolveResult(np.zeros((len(own), rank)), "converged", (), 0, "")
+            return nothing
         self.ridge = FITTING * self.level
         solve = self._minimised(found, progress)
         return replace(solve, factor=np.pad(solve.factor, ((0, 0), (0, rank - found.shape[1]))))

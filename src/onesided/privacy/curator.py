@@ -154,19 +154,19 @@ def _noisy(exact: Array, deviation: float, unit: float, draw: Draw, factor: floa
 
 
 def _noised(rows: Panel, draw: Draw, deviation: float, factor: float) -> Panel:
-    return _with_values(rows, _noisy(rows.values, deviation, GRID, draw, factor))
+    return with_values(rows, _noisy(rows.values, deviation, GRID, draw, factor))
 
 
 def _held(panel: Panel, draw: Draw, privacy: Privacy) -> Panel:
     """Rows as a curator holds them."""
     kept = cut_rows(panel, privacy.most, draw)
     scaled = np.clip((kept.values.astype(np.float64) - privacy.middle) / privacy.half, -1.0, 1.0)
-    return _with_values(kept, np.rint(scaled / GRID) * GRID)
+    return with_values(kept, np.rint(scaled / GRID) * GRID)
 
 
-def _with_values(panel: Panel, values: Array) -> Panel:
-    ids = panel.column_ids if panel.has_column_ids else None
-    return Panel(panel.indptr, panel.columns, values, panel.n_columns, column_ids=ids)
+def with_values(panel: Panel, values: Array) -> Panel:
+    """The same rows with other values, and without ids of their own."""
+    return Panel(panel.indptr, panel.columns, values, panel.n_columns, column_ids=panel.given_column_ids)
 
 
 def cut_rows(panel: Panel, most: int, draw: Draw = os.urandom) -> Panel:
@@ -188,5 +188,5 @@ def cut_rows(panel: Panel, most: int, draw: Draw = os.urandom) -> Panel:
     place[order] = np.arange(panel.n_entries) - np.repeat(panel.indptr[:-1], counts)
     kept = place < most
     indptr = np.concatenate([[0], np.cumsum(np.minimum(counts, most))])
-    ids = panel.column_ids if panel.has_column_ids else None
-    return Panel(indptr, panel.columns[kept], panel.values[kept], panel.n_columns, column_ids=ids)
+    entries = panel.columns[kept], panel.values[kept]
+    return Panel(indptr, *entries, panel.n_columns, column_ids=panel.given_column_ids)

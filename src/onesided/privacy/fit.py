@@ -59,11 +59,8 @@ def _affordable(options: Options, n_columns: int) -> Setting:
             found="auto",
         )
     if options.center == "none":
-        raise InputError(
-            f"{FOUND} is not for a private fit, which counts from the middle of the bounds",
-            option="center",
-            found="none",
-        )
+        message = f"{FOUND} is not for a private fit, which counts from the middle of the bounds"
+        raise InputError(message, option="center", found="none")
     free = {"refine": ("auto", "none"), "diagonal": ("auto", "free"), "blend": ("auto", None)}
     for name, costless in free.items():
         given = getattr(options, name)

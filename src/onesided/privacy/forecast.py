@@ -32,13 +32,11 @@ Expected = tuple[str, float, float, float]  # what the noise is on, it, that of 
 ASSUMED = 0.25  # ψ in units of half the bounds' width, squared: a standard deviation of a quarter of the width
 USEFUL = 0.5
 MOST_ROWS = 10**12
-
-
-SPENT: dict[Mechanism, dict[str, float]] = {
+SPENT: dict[Mechanism, dict[str, float]] = {  # shares of μ²
     "gradient": gradient.SHARES,
     "central": central.SHARES,
     "local": {"values": 1.0},
-}  # shares of μ²
+}
 
 
 @dataclass(frozen=True)
@@ -154,11 +152,5 @@ EXPECTED: dict[Mechanism, Callable[[Privacy, _Size], Expected]] = {
 
 def _useful_from(expected: Callable[[float], Expected]) -> int | None:
     """The fewest rows, to two digits, from which a plan is useful."""
-    for power in range(1, 13):
-        for digits in range(10, 100):
-            n: int = digits * 10 ** (power - 1)
-            if n > MOST_ROWS:
-                return None
-            if expected(n)[3] <= USEFUL:
-                return n
-    return None
+    numbers = (digits * 10**power for power in range(12) for digits in range(10, 100))
+    return next((n for n in numbers if n <= MOST_ROWS and expected(n)[3] <= USEFUL), None)

@@ -73,7 +73,7 @@ def release_by_gradient(
         factor = _passes(curator, overall, means, row_variance, rank, rng, progress)
         passes, detail = curator.privacy.passes, ""
     solve = SolveResult(factor, "completed", (), passes, detail)
-    return assembled(curator, columns, means, overall.mean_square, factor, row_variance, solve)
+    return assembled(curator, columns, means, overall.mean_square, row_variance, solve)
 
 
 def ask_columns(curator: Curator, share: float) -> Columns:
@@ -83,16 +83,10 @@ def ask_columns(curator: Curator, share: float) -> Columns:
         v, d = rows.values, rows.n_columns
         return np.array([np.bincount(rows.columns, weights, d) for weights in (v, v * v, np.ones(len(v)))])
 
-    answer = curator.ask(
-        "columns",
-        question,
-        length=float(np.sqrt(3 * curator.most)),
-        opposed=False,
-        share=share,
-        unit=UNIT,
-    )
+    length = float(np.sqrt(3 * curator.most))
+    answer = curator.ask("columns", question, length=length, opposed=False, share=share, unit=UNIT)
     noise = curator.releases[-1].deviation
-    return Columns(answer[0], answer[1], answer[2], sum_noise=noise, noise=noise)
+    return Columns(*answer, sum_noise=noise, noise=noise)
 
 
 class _Overall:
@@ -111,9 +105,8 @@ class _Overall:
             each = np.array([squares / some / 4, pairs * products / 4, m > 0, pairs])
             return np.asarray(np.trunc(np.clip(each, -1.0, 1.0) / FINE).sum(axis=1) * FINE)
 
-        square, product, rows, pairs = curator.ask(
-            "all together", question, length=2.0, opposed=False, share=share, unit=FINE
-        )
+        answer = curator.ask("all together", question, length=2.0, opposed=False, share=share, unit=FINE)
+        square, product, rows, pairs = answer
         noise = curator.releases[-1].deviation
         rows, some = max(rows, noise), max(pairs, noise)
         self.mean_square = max(likely(4 * square / rows, 4 * noise / rows, 1.0), UNIT)
@@ -140,14 +133,8 @@ def _passes(
     Z, strengths, shift = _white(rng.standard_normal((len(p), rank)), p), np.zeros(rank), 0.0
     for made in range(passes):
         X = Z * np.sqrt(strengths)
-        G = curator.ask(
-            f"pass {made + 1}",
-            partial(_contributions, means=means, Z=Z, X=X, effect=effect, clip=clip, unit=unit),
-            length=clip,
-            opposed=True,
-            share=share,
-            unit=unit,
-        )
+        question = partial(_contributions, means=means, Z=Z, X=X, effect=effect, clip=clip, unit=unit)
+        G = curator.ask(f"pass {made + 1}", question, length=clip, opposed=True, share=share, unit=unit)
         noise = curator.releases[-1].deviation
         Y = Z * strengths - G / p[:, None]
         M = (Z * p[:, None]).T @ Y / p.sum()

@@ -28,7 +28,7 @@ from onesided.model.axes import principal_axes
 from onesided.model.row_space import RowSpace
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
-from onesided.privacy.curator import Curator
+from onesided.privacy.curator import Curator, with_values
 from onesided.privacy.released import LEAST_NOISE, MOST_COMMON, likely, possible, shrunk
 
 
@@ -41,8 +41,7 @@ def noised_values(curator: Curator) -> PanelLike:
 
 
 def _in_units_of_data(rows: Panel, middle: float, half: float) -> Panel:
-    ids = rows.column_ids if rows.has_column_ids else None
-    return Panel(rows.indptr, rows.columns, middle + half * rows.values, rows.n_columns, column_ids=ids)
+    return with_values(rows, middle + half * rows.values)
 
 
 def without_noise(curator: Curator, found: RowSpace) -> RowSpace:

@@ -189,17 +189,14 @@ class Privacy:
         return panel
 
     def _over_columns(self, panel: PanelLike) -> PanelLike:
-        if self.columns is None:
-            if panel.has_column_ids and self.mechanism != "local":
-                raise InputError(
-                    "which columns occur was learnt from the rows, and a column that one row alone has would show it; "
-                    f"list all columns in advance as {EXPECTED}, or pass {EXPECTED} if that is no secret",
-                    option="columns",
-                    expected=[list, "public"],
-                )
-            return panel
-        if isinstance(self.columns, str):
-            check_choice("columns", self.columns, ("public",))
+        if self.columns is None and panel.has_column_ids and self.mechanism != "local":
+            raise InputError(
+                "which columns occur was learnt from the rows, and a column that one row alone has would show it; "
+                f"list all columns in advance as {EXPECTED}, or pass {EXPECTED} if that is no secret",
+                option="columns",
+                expected=[list, "public"],
+            )
+        if self.columns is None or isinstance(self.columns, str):
             return panel
         listed = as_ids(self.columns, "columns")
         if not panel.has_column_ids:

@@ -106,17 +106,11 @@ def row_effect(estimate: float, error: float, mean_square: float) -> float:
 
 
 def assembled(
-    curator: Curator,
-    columns: Columns,
-    means: Array,
-    typical: float,
-    factor: Array,
-    row_variance: float,
-    solve: SolveResult,
+    curator: Curator, columns: Columns, means: Array, typical: float, row_variance: float, solve: SolveResult
 ) -> Fit:
     """The row space in the units of the data, from what was released in those of the curator."""
     half, middle = curator.privacy.half, curator.privacy.middle
-    factor = principal_axes(possible(factor, 1.0 - row_variance))
+    factor = principal_axes(possible(solve.factor, 1.0 - row_variance))
     explained = np.sum(factor**2, axis=1) + row_variance
     variances = np.maximum(columns.variances(means, typical), explained)
     left = max(typical - float(explained.mean()), NOISE_FLOOR * typical)

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from onesided.arrays import Array
-from onesided.baselines.baseline import Fitted, check_descent
+from onesided.baselines.baseline import Fitted, descended
 from onesided.baselines.matrix import MatrixBaseline
 from onesided.engines.threads import cut, in_order
 from onesided.estimators.base import generator
 from onesided.estimators.parameters import ranges
-from onesided.fitting.solvers.adam import adam
 from onesided.fitting.solvers.result import Progress
 from onesided.kernels import cpu, factorization
 from onesided.kernels.bundles import Rows
@@ -121,8 +120,5 @@ class AlternatingGD(MatrixBaseline):
             loss, *gradients = objective(factors[:n], factors[n:])
             return loss, np.concatenate(gradients)
 
-        solve = adam(
-            value_and_gradient, start, learning_rate=self.learning_rate, iterations=self.epochs, progress=progress
-        )
-        check_descent(solve, self.learning_rate)
+        solve = descended(value_and_gradient, start, self.learning_rate, self.epochs, progress)
         return self._with_factors(solve.factor[:n].copy(), solve.factor[n:].copy(), panel), solve

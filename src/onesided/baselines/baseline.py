@@ -13,7 +13,8 @@ from onesided.engines.threads import single_blas_thread
 from onesided.errors import InputError, warn
 from onesided.estimators.base import OneSidedEstimator, Unknown, warn_of_parts
 from onesided.fitting.setting import check_fittable
-from onesided.fitting.solvers.result import Progress, SolveResult
+from onesided.fitting.solvers.adam import adam
+from onesided.fitting.solvers.result import Progress, SolveResult, ValueAndGradient
 from onesided.model.imputation import LeastSquares, check_positions, observed_positions
 from onesided.model.row_space import RowSpace
 from onesided.model.second_moment import Output, SecondMoment
@@ -105,9 +106,11 @@ class Baseline(OneSidedEstimator):
         )
 
 
-def check_descent(solve: SolveResult, learning_rate: float) -> None:
-    """Refuse what a descent that diverged has left."""
+def descended(
+    value_and_gradient: ValueAndGradient, start: Array, rate: float, iterations: int, progress: Progress | None
+) -> SolveResult:
+    """What Adam finds; refused where it diverged."""
+    solve = adam(value_and_gradient, start, learning_rate=rate, iterations=iterations, progress=progress)
     if solve.status == "diverged":
-        raise InputError(
-            f"diverged: {solve.detail}; try learning_rate={learning_rate / 10:.1g}, or values in a larger unit"
-        )
+        raise InputError(f"diverged: {solve.detail}; try learning_rate={rate / 10:.1g}, or values in a larger unit")
+    return solve

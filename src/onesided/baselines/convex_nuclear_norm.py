@@ -15,11 +15,12 @@ from scipy.sparse.linalg import LinearOperator
 from sklearn.exceptions import ConvergenceWarning
 
 from onesided.baselines.baseline import Baseline, Fitted
-from onesided.baselines.penalty_path import AUTO, Auto, PenaltyChosen, Tell, best_penalty, counting, held_out
+from onesided.baselines.penalty_path import AUTO, PenaltyChosen, Tell, best_penalty, counting, held_out
 from onesided.baselines.proximal import Limits, PairTarget, Solution, solve
 from onesided.errors import warn
 from onesided.estimators.base import generator
 from onesided.estimators.parameters import ranges
+from onesided.fitting.fit import Auto
 from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.fitting.solvers.spectral import top_eigenpairs
 from onesided.model.axes import principal_axes
@@ -111,17 +112,13 @@ class ConvexNuclearNorm(PenaltyChosen, Baseline):
         self.spectrum_ = found.Z.values
         up = np.argsort(-found.Z.values, kind="stable")[: int(np.sum(found.Z.values > 0))]
         factor = principal_axes(found.Z.vectors[:, up] * np.sqrt(found.Z.values[up]))
-        detail, steps = self._detail(found), len(found.history) - 1
-        return without_noise(factor), SolveResult(
-            factor, "limit" if detail else "converged", found.history, steps, detail
-        )
-
-    def _detail(self, found: Solution) -> str:
+        detail, steps = "", len(found.history) - 1
         if found.change > self.tol:
-            return f"the last changed Z by {found.change:.1e}; raise max_iterations or tol"
-        if found.Z.rank == self.max_rank < len(found.Z.vectors):
-            return f"Z was cut off at max_rank={self.max_rank} eigenpairs; raise max_rank or the penalty"
-        return ""
+            detail = f"the last changed Z by {found.change:.1e}; raise max_iterations or tol"
+        elif found.Z.rank == self.max_rank < panel.n_columns:
+            detail = f"Z was cut off at max_rank={self.max_rank} eigenpairs; raise max_rank or the penalty"
+        ended = SolveResult(factor, "limit" if detail else "converged", found.history, steps, detail)
+        return without_noise(factor), ended
 
     def _choose(
         self, target: PairTarget, limits: Limits, rng: np.random.Generator, tell: Tell

@@ -95,8 +95,10 @@ class FactorAnalysisEM(Baseline):
             noise = noise_variance(panel, mean, loadings)
         else:
             loadings, noise, least = self._start(panel, mean, rows)
+            certain = np.zeros((panel.n_columns, (self.rank + 1) * (self.rank + 2) // 2))  # a covariance of zero
             for iteration in range(self.iterations):
-                shift, loadings, noise = _maximised(_expected(rows, mean, loadings, noise), rows, noise, least)
+                columns = rows.engine.prepare_columns(mean, loadings, noise, certain, unit=rows.unit)
+                shift, loadings, noise = _maximised(rows.engine.posterior_sums(columns), rows, noise, least)
                 mean = mean + rows.unit * shift
                 history.append(float(np.log(noise).mean()))
                 if progress is not None:
@@ -126,13 +128,6 @@ class FactorAnalysisEM(Baseline):
     def noise_variance_(self) -> Array:
         """ψ."""
         return self.row_space_.noise_variance
-
-
-def _expected(rows: Rows, mean: Array, loadings: Array, noise: Array) -> Sums:
-    """The columns' sufficient statistics, given the columns."""
-    d, k = loadings.shape
-    certain = np.zeros((d, (k + 1) * (k + 2) // 2))  # a covariance of zero
-    return rows.engine.posterior_sums(rows.engine.prepare_columns(mean, loadings, noise, certain, unit=rows.unit))
 
 
 def _maximised(sums: Sums, rows: Rows, noise: Array, least: float) -> tuple[Array, Array, Array]:

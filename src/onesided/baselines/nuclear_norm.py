@@ -8,17 +8,17 @@ pairs of Ω weigh alike, the diagonal too, and rows are imputed by Algorithm 2: 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from onesided.arrays import Array
-from onesided.baselines.baseline import Baseline, Fitted, check_descent
+from onesided.baselines.baseline import Baseline, Fitted, descended
 from onesided.estimators.base import generator
 from onesided.estimators.parameters import ranges
 from onesided.fitting.objective.pairs import PairObjective
 from onesided.fitting.objective.penalties import nuclear_norm
-from onesided.fitting.solvers.adam import adam
 from onesided.fitting.solvers.gradient_descent import random_start
 from onesided.fitting.solvers.result import Progress
 from onesided.model.axes import principal_axes
@@ -95,14 +95,8 @@ class FactoredNuclearNorm(Baseline):
         start[measured.counts == 0] = 0.0  # no pair would ever move them from where they began
         moments = PairMoments.from_panel(panel)
         objective = PairObjective(moments, penalty=self.incoherence, alpha=self.alpha, diagonal_weight=1.0)
-        solve = adam(
-            lambda factor: penalised(objective, self.penalty, factor),
-            start,
-            learning_rate=self.learning_rate,
-            iterations=self.iterations,
-            progress=progress,
-        )
-        check_descent(solve, self.learning_rate)
+        value_and_gradient = partial(penalised, objective, self.penalty)
+        solve = descended(value_and_gradient, start, self.learning_rate, self.iterations, progress)
         return without_noise(principal_axes(solve.factor)), solve
 
 

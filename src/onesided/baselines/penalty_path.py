@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from onesided.estimators.parameters import AT_LEAST_ZERO, StrOptions
 from onesided.fitting.solvers.result import Progress
 
-Auto = Literal["auto"]
 Tell = Callable[[float], None]  # called with the objective of each step
 
 AUTO = {"penalty": [*AT_LEAST_ZERO, StrOptions({"auto"})]}
@@ -36,10 +35,9 @@ def best_penalty(largest: float, error: Callable[[float], float | None]) -> floa
         found = error(penalty)
         if found is None:
             break
-        waited = 0 if found < least else waited + 1
         if found < least:
-            best, least = penalty, found
-        if waited == PATIENCE:
+            best, least, waited = penalty, found, 0
+        elif (waited := waited + 1) == PATIENCE:
             break
     return float(best)
 

@@ -39,19 +39,16 @@ class LowRank:
 
     @classmethod
     def zero(cls, d: int) -> LowRank:
-        """Nothing yet."""
         return cls(np.zeros(0), np.zeros((d, 0)))
 
     @property
     def rank(self) -> int:
-        """How many eigenpairs there are."""
         return len(self.values)
 
     def __matmul__(self, V: Array) -> Array:
         return np.asarray((self.vectors * self.values) @ (self.vectors.T @ V))
 
     def to_dense(self) -> Array:
-        """d × d."""
         return np.asarray((self.vectors * self.values) @ self.vectors.T)
 
     def change_from(self, other: LowRank) -> float:
@@ -80,7 +77,6 @@ class PairTarget:
 
     @property
     def n_columns(self) -> int:
-        """d."""
         return len(self.indptr) - 1
 
     def split(self, hidden: Array) -> tuple[PairTarget, PairTarget]:
@@ -141,7 +137,6 @@ class Solution:
 
     @classmethod
     def nothing(cls, d: int) -> Solution:
-        """Z = 0."""
         return cls(LowRank.zero(d), np.zeros((d, 0)), (), np.inf)
 
 

@@ -26,9 +26,10 @@ from onesided.arrays import Array
 from onesided.baselines.alternating_gd import EntryObjective
 from onesided.baselines.baseline import Fitted
 from onesided.baselines.matrix import MatrixBaseline
-from onesided.baselines.penalty_path import AUTO, Auto, PenaltyChosen, Tell, best_penalty, counting, held_out
+from onesided.baselines.penalty_path import AUTO, PenaltyChosen, Tell, best_penalty, counting, held_out
 from onesided.estimators.base import generator
 from onesided.estimators.parameters import ranges
+from onesided.fitting.fit import Auto
 from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.fitting.solvers.spectral import top_eigenpairs
 from onesided.model.imputation import observed_positions

@@ -152,11 +152,9 @@ class GpuPlace(Place):
             return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
     def for_rows(self, panel: Panel) -> GpuPlace:
-        """The same device for other rows."""
         return GpuPlace(panel, self.device, rank=self.rank, deterministic=self.deterministic)
 
     def pair_pass(self, indptr: Array, columns: Array, target: Array) -> PairPass:
-        """The pass over pairs of columns, given once, with a target for each (:mod:`onesided.kernels.gpu_pairs`)."""
         pairs = gpu_pairs.Pairs.of(self.tensor(indptr), self.tensor(columns), self.tensor(target))
 
         def run(diagonal_weight: float, X: Tensor) -> tuple[float, Tensor]:
@@ -170,7 +168,6 @@ class GpuPlace(Place):
         return self.engine(panel, None).pair_moments() if len(self.edges) == 1 else None
 
     def engine(self, panel: PanelLike, weights: Array | None) -> GpuEngine:
-        """Passes over the rows with their own weights or others."""
         return GpuEngine(self, panel.to_panel(), panel.row_weights if weights is None else weights)
 
     def weights(self, weights: Array) -> list[Tensor]:
@@ -187,12 +184,9 @@ class GpuPlace(Place):
 
     def blocks(self) -> Iterator[gpu.Rows]:
         """The blocks on the device; of streamed ones, the next is brought while one is worked on."""
-        if not self.streamed:
-            yield from self._blocks
-            return
-        if self.device.type != "cuda":
+        if not self.streamed or self.device.type != "cuda":
             for rows in self._blocks:
-                yield rows.moved(lambda one: one.to(self.device))
+                yield rows.moved(lambda one: one.to(self.device)) if self.streamed else rows
             return
         beside, present = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
         coming, worked = deque([self._coming(self._blocks[0], beside)]), deque[torch.cuda.Event]()

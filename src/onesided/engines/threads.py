@@ -10,7 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
 from threading import Condition, Lock
@@ -51,6 +51,7 @@ class _BlasLimit:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
+        """Hold BLAS to one thread: for repeatable sums, and because our threads fill the cores."""
         with self._lock:
             if self._holders == 0:
                 self._limit = _blas().limit(limits=1, user_api="blas")
@@ -64,12 +65,7 @@ class _BlasLimit:
                     self._limit.restore_original_limits()
 
 
-_limit = _BlasLimit()
-
-
-def single_blas_thread() -> AbstractContextManager[None]:
-    """Hold BLAS to one thread: for repeatable sums, and because our threads fill the cores."""
-    return _limit.hold()
+single_blas_thread = _BlasLimit().hold
 
 
 @lru_cache(maxsize=1)

@@ -70,7 +70,7 @@ def choose_blend(panel: PanelLike, fit: Callable[[PanelLike], RowSpace], rng: in
     centred = np.any(found.mean)
     measured, counts = hajek_at(PairMoments.from_panel(trained), products.i, products.j)
     return _best(
-        products.in_units_of(scale),
+        products._replace(values=products.values / scale / scale),
         (measured / scale / scale, counts),
         np.vecdot(*(found.loadings[columns[at]] / scale for at in (products.i, products.j))),
         {
@@ -88,9 +88,6 @@ class _Products(NamedTuple):
     j: Array
     values: Array
     weights: Array
-
-    def in_units_of(self, scale: float) -> _Products:
-        return self._replace(values=self.values / scale / scale)
 
 
 def _products(panel: Panel, rows: Array, rng: np.random.Generator) -> _Products:

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, Required, TypedDict, Unpack
+from typing import Any, Required, TypedDict, Unpack
 
 import numpy as np
 
@@ -108,37 +108,34 @@ def bootstrap(
     """
     setting = Setting(**model, refined=False, ridge=RIDGE, tol=FITTED, max_passes=MOST_PASSES)
     check_choice("center", setting.center, ("none", "columns", "both"))
-    _check_rows(panel)
+    usable = int(np.count_nonzero(panel.row_weights[panel.row_counts > 1]))
+    if usable < FEWEST_ROWS:
+        raise InputError(
+            f"{counted(usable, 'row')} with two entries and a positive weight; a bootstrap over rows needs at least "
+            f"{FEWEST_ROWS}"
+        )
     rank, rng = setting.rank, np.random.default_rng(rng)
     check_fittable(panel, rank)
     kept = _kept_columns(panel, columns, rank, replicates)
-    panel = _in_double_precision(panel)
+    if panel.dtype != np.float64:  # replicates differ by little: single precision could not tell them from the whole
+        panel = panel.each(_doubled)
     solution = moment_solution(panel, setting, rng=rng)
     space = solution.row_space
-    whole = _Fit(_loadings(space.mean, space.row_variance, space.factor), solution.solve.status == "converged")
+    whole = _loadings(space.mean, space.row_variance, space.factor)
     shifts = np.empty((replicates, len(kept), rank + 2), dtype=np.float32)
     spectra, tilts = np.empty((replicates, rank)), np.empty((replicates, rank))
-    unsettled = int(not whole.settled)
+    unsettled = int(solution.solve.status != "converged")
     with single_blas_thread():
-        basis_of_all, spectrum = _spectrum(whole.factor)
+        basis_of_all, spectrum = _spectrum(whole[:, 2:])
         for k in range(replicates):
-            fit = _refit(_resampled(panel, rng), whole, setting)
-            shifts[k] = (fit.loadings - whole.loadings)[kept]
-            basis, spectra[k] = _spectrum(fit.factor)
+            loadings, settled = _refit(_resampled(panel, rng), whole[:, 2:], setting)
+            shifts[k] = (loadings - whole)[kept]
+            basis, spectra[k] = _spectrum(loadings[:, 2:])
             tilts[k] = _angles(basis_of_all, basis)
-            unsettled += not fit.settled
+            unsettled += not settled
             if progress is not None:
                 progress(k + 1, replicates)
-    return Bootstrap(panel.n_columns, kept, whole.loadings[kept], shifts, spectrum, spectra, tilts, unsettled)
-
-
-class _Fit(NamedTuple):
-    loadings: Array
-    settled: bool
-
-    @property
-    def factor(self) -> Array:
-        return self.loadings[:, 2:]
+    return Bootstrap(panel.n_columns, kept, whole[kept], shifts, spectrum, spectra, tilts, unsettled)
 
 
 def _loadings(mean: Array, row_variance: float, factor: Array) -> Array:
@@ -154,17 +151,14 @@ def _resampled(panel: PanelLike, rng: np.random.Generator) -> PanelLike:
             return panel.with_row_weights(weights)
 
 
-def _refit(panel: PanelLike, whole: _Fit, setting: Setting) -> _Fit:
-    """The fit to resampled rows, from that to all rows.
+def _refit(panel: PanelLike, whole: Array, setting: Setting) -> tuple[Array, bool]:
+    """The loadings fitted to resampled rows, from the factor of all rows, and whether that converged.
 
     Poisson weights double Σw², which makes the sampling noise √2 times as large: another √2 doubles the ridge. A
     column that no resampled row has beside another is left without a factor, as in any fit.
     """
-    mean, objective = moment_objective(
-        panel,
-        replace(setting, ridge=float(np.sqrt(2) * setting.ridge)),
-    )
-    start = objective.engine.array(whole.factor / objective.scale)
+    mean, objective = moment_objective(panel, replace(setting, ridge=float(np.sqrt(2) * setting.ridge)))
+    start = objective.engine.array(whole / objective.scale)
     start[objective.pair_counts == 0] = 0.0
     metric = objective.metric(start)
     loss, gradient = objective.value_and_gradient(start)
@@ -179,7 +173,7 @@ def _refit(panel: PanelLike, whole: _Fit, setting: Setting) -> _Fit:
     )
     row_variance = objective.row_variance * objective.scale**2
     factor = host(solve.factor) * objective.scale
-    return _Fit(_loadings(host(mean), row_variance, factor), solve.status == "converged")
+    return _loadings(host(mean), row_variance, factor), solve.status == "converged"
 
 
 def _spectrum(factor: Array) -> tuple[Array, Array]:
@@ -198,11 +192,6 @@ def _angles(space: Array, other: Array) -> Array:
     return np.asarray(np.arccos(np.clip(np.linalg.svd(space.T @ other, compute_uv=False), 0.0, 1.0)))
 
 
-def _in_double_precision(panel: PanelLike) -> PanelLike:
-    """Replicates differ by little: single precision could not tell them from the whole."""
-    return panel if panel.dtype == np.float64 else panel.each(_doubled)
-
-
 def _doubled(panel: Panel) -> Panel:
     values = panel.values.astype(np.float64)
     double = Panel(panel.indptr, panel.columns, values, panel.n_columns, row_weights=panel.row_weights)
@@ -212,11 +201,8 @@ def _doubled(panel: Panel) -> Panel:
 def _kept_columns(panel: PanelLike, columns: Any, rank: int, replicates: int) -> Array:
     if replicates < 2:
         raise InputError(f"replicates={replicates}; expected at least 2, and 50 for bands that can be relied on")
-    kept = (
-        np.arange(panel.n_columns)
-        if columns is None
-        else np.unique(checked_positions(columns, panel.n_columns, "column"))
-    )
+    every = np.arange(panel.n_columns)
+    kept = every if columns is None else np.unique(checked_positions(columns, panel.n_columns, "column"))
     size = 4 * replicates * len(kept) * (rank + 2)
     if size > MOST_BYTES:
         raise InputError(
@@ -225,12 +211,3 @@ def _kept_columns(panel: PanelLike, columns: Any, rank: int, replicates: int) ->
             "whose entries will be asked for"
         )
     return kept
-
-
-def _check_rows(panel: PanelLike) -> None:
-    usable = int(np.count_nonzero(panel.row_weights[panel.row_counts > 1]))
-    if usable < FEWEST_ROWS:
-        raise InputError(
-            f"{counted(usable, 'row')} with two entries and a positive weight; a bootstrap over rows needs at least "
-            f"{FEWEST_ROWS}"
-        )

@@ -157,13 +157,7 @@ def choose(
         )
         return setting, None
     selection = select(
-        panel,
-        setting,
-        options.candidates(d),
-        rule=options.rule,
-        rng=rng,
-        progress=progress,
-        checkpoint=checkpoint,
+        panel, setting, options.candidates(d), rule=options.rule, rng=rng, progress=progress, checkpoint=checkpoint
     )
     return selection.setting, selection
 

@@ -45,12 +45,12 @@ def moment_solution(
     rng = np.random.default_rng(rng)
     with single_blas_thread():
         mean, objective = moment_objective(panel, setting)
-        begun = work.load("start")
-        start = (
-            spectral_start(objective, setting.rank, rng) if begun is None else objective.engine.array(begun["start"])
-        )
-        if begun is None and work.kept:
-            work.save("start", {"start": host(start)})
+        if (begun := work.load("start")) is not None:
+            start = objective.engine.array(begun["start"])
+        else:
+            start = spectral_start(objective, setting.rank, rng)
+            if work.kept:
+                work.save("start", {"start": host(start)})
         solve = lbfgs(
             objective.value_and_gradient,
             start,

@@ -209,7 +209,6 @@ class _Columns:
 
     @property
     def xp(self) -> Any:
-        """What columns are arrays of."""
         return namespace(self.center)
 
     def moving(self) -> Any:

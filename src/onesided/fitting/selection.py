@@ -232,25 +232,17 @@ class _Search:
         """The choice among all that was scored."""
         ordered = sorted(self.scores, key=self.score, reverse=True)
         errors = {one: self._standard_error(one, ordered[0]) for one in ordered}
-        close = [
-            one
-            for one in ordered
-            if self.score(ordered[0]) - self.score(one) <= (EARNED if one.rank == 0 else CLOSE[rule]) * errors[one]
-        ]
-        chosen = min(close, key=lambda one: one.rank)
-        trials = tuple(
-            Trial(
-                one.rank,
-                one.center,
-                one.diagonal,
-                self.score(one),
-                errors[one],
-                float(np.sqrt(self._mean(self.scores[one][:, 1]))),
-                one == chosen,
-            )
-            for one in ordered
-        )
-        return Selection(chosen, trials)
+
+        def close(one: Setting) -> bool:
+            allowed = EARNED if one.rank == 0 else CLOSE[rule]
+            return self.score(ordered[0]) - self.score(one) <= allowed * errors[one]
+
+        def trial(one: Setting) -> Trial:
+            rmse = float(np.sqrt(self._mean(self.scores[one][:, 1])))
+            return Trial(one.rank, one.center, one.diagonal, self.score(one), errors[one], rmse, one == chosen)
+
+        chosen = min(filter(close, ordered), key=lambda one: one.rank)
+        return Selection(chosen, tuple(map(trial, ordered)))
 
     def _scored(self, setting: Setting, fold: int) -> Array:
         rows, weights, held_out = self.folds[fold], self.panel.row_weights.copy(), np.zeros(self.panel.n_rows)

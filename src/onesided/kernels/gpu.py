@@ -130,17 +130,14 @@ class Rows:
 
     @property
     def n_rows(self) -> int:
-        """How many there are."""
         return len(self.order)
 
     @property
     def lengths(self) -> Tensor:
-        """Entries of each."""
         return self.indptr.diff()
 
     @cached_property
     def segments(self) -> Segments:
-        """Rows as stretches of entries."""
         return segments(self.indptr)
 
     @cached_property
@@ -155,7 +152,6 @@ class Rows:
 
     @property
     def row_numbers(self) -> Tensor:
-        """0, 1, 2, …"""
         return torch.arange(self.n_rows, dtype=torch.int32, device=self.indptr.device)
 
     @cached_property

@@ -107,8 +107,7 @@ class BestLinearPredictor:
             coordinates[rows] = q
             variance = self._variance(q, covariance)
             if self._in_parts:
-                linked = self._linked(some, *np.indices(some.shape))
-                variance = np.where(linked, variance, self._variance(*self._elsewhere(q, covariance)))
+                variance = np.where(self.reaches(some), variance, self._variance(*self._elsewhere(q, covariance)))
             deviation[rows] = np.sqrt(space.noise_variance + variance) * scales[:, None]
         deviation[observed_positions(panel)] = 0.0
         return self._filled(panel, coordinates), deviation
@@ -118,7 +117,7 @@ class BestLinearPredictor:
         filled: Array = space.mean + q @ space.loadings.T
         if self._in_parts:
             common = space.mean + q[:, : space.n_common] @ space.loadings[:, : space.n_common].T
-            filled = np.where(self._linked(panel, *np.indices(panel.shape)), filled, common)
+            filled = np.where(self.reaches(panel), filled, common)
         filled[observed_positions(panel)] = panel.values
         return filled
 
@@ -250,11 +249,11 @@ class LeastSquares:
         return np.concatenate([q for _, _, q in panel.by_shards(self._coordinates)])
 
     def _coordinates(self, panel: Panel) -> Array:
-        values = panel.values.astype(np.float64)
-        (q,) = _row_by_row(
-            panel, self.basis.size, lambda indptr: (cpu.least_squares(indptr, panel.columns, values, self.basis),)
-        )
-        return q
+        """In blocks of rows of which each takes as many numbers on the way as the basis has."""
+        given = (panel.columns, panel.values.astype(np.float64), self.basis)
+        blocks = cut(panel.indptr + np.arange(panel.n_rows + 1), max(1, CHUNK // max(1, self.basis.size)))
+        parts = in_order(lambda block: cpu.least_squares(panel.indptr[block[0] : block[1] + 1], *given), blocks)
+        return np.concatenate(list(parts))
 
     def impute(self, panel: PanelLike) -> Array:
         """Every row filled in; observed entries stay as they are."""
@@ -300,11 +299,3 @@ def check_positions(panel: PanelLike, rows: Any, columns: Any) -> tuple[Array, A
 def observed_positions(panel: Panel) -> tuple[Array, Array]:
     """The row and the column of every entry."""
     return np.repeat(np.arange(panel.n_rows), panel.row_counts), panel.columns
-
-
-def _row_by_row(panel: Panel, width: int, task: Callable[[Array], tuple[Array, ...]]) -> tuple[Array, ...]:
-    """What ``task`` returns for each row, in blocks of rows of which each takes ``width`` numbers on the way."""
-    rows_and_entries = panel.indptr + np.arange(panel.n_rows + 1)
-    blocks = cut(rows_and_entries, max(1, CHUNK // max(1, width)))
-    parts = in_order(lambda block: task(panel.indptr[block[0] : block[1] + 1]), blocks)
-    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))

@@ -40,14 +40,9 @@ def recommend(space: RowSpace, panel: PanelLike, n: int) -> list[list[Recommende
     rows = np.repeat(np.arange(panel.n_rows), [len(columns) for columns in best])
     columns = np.concatenate(best) if best else np.empty(0, dtype=np.int64)
     ids = np.arange(space.n_columns) if space.column_ids is None else space.column_ids
-    predicted = iter(zip(columns, *space.predictor.impute_at(panel, rows, columns), strict=True))
-    return [
-        [
-            Recommended(plain_id(ids[j]), float(value), float(deviation))
-            for j, value, deviation in islice(predicted, len(columns))
-        ]
-        for columns in best
-    ]
+    predicted = zip(columns, *space.predictor.impute_at(panel, rows, columns), strict=True)
+    each = (Recommended(plain_id(ids[j]), float(value), float(deviation)) for j, value, deviation in predicted)
+    return [list(islice(each, len(columns))) for columns in best]
 
 
 def best_unseen(space: RowSpace, panel: PanelLike, n: int) -> list[Array]:

@@ -134,8 +134,7 @@ class RowSpace:
 
     def measured_on(self, panel: PanelLike, measured: Measured | None = None) -> RowSpace:
         """The same row space with what a panel measures of its columns, and with their ids."""
-        ids = panel.column_ids if panel.has_column_ids else None
-        return replace(self, measured=measured or Measured.from_panel(panel), column_ids=ids)
+        return replace(self, measured=measured or Measured.from_panel(panel), column_ids=panel.given_column_ids)
 
     @cached_property
     def predictor(self) -> BestLinearPredictor:
@@ -153,10 +152,21 @@ class RowSpace:
 
     def second_moment(self, panel: PanelLike | None = None, *, bootstrap: Bootstrap | None = None) -> SecondMoment:
         """T, blended with what is measured where the panel is at hand."""
+        mean = self.blended_mean if np.any(self.mean) else None
+        return self._operator(panel, self.known_of_columns, mean, bootstrap)
+
+    def covariance(self, panel: PanelLike | None = None) -> SecondMoment:
+        """T of values less the means of T."""
+        mean = self.blended_mean
+        return self._operator(None if panel is None else panel.centred(mean), self.known_of_columns.around(mean))
+
+    def _operator(
+        self, panel: PanelLike | None, measured: Measured, mean: Array | None = None, bootstrap: Bootstrap | None = None
+    ) -> SecondMoment:
         return SecondMoment(
             self.loadings,
-            self._without_noise(self.known_of_columns),
-            mean=self.blended_mean if np.any(self.mean) else None,
+            measured if self.measurement_noise is None else measured.without(self.measurement_noise),
+            mean=mean,
             column_ids=self.column_ids,
             panel=panel,
             kappa=np.inf if panel is None else self.blend.pairs,
@@ -164,22 +174,6 @@ class RowSpace:
             bootstrap=bootstrap,
             common=self.n_common,
         )
-
-    def covariance(self, panel: PanelLike | None = None) -> SecondMoment:
-        """T of values less the means of T."""
-        mean = self.blended_mean
-        return SecondMoment(
-            self.loadings,
-            self._without_noise(self.known_of_columns.around(mean)),
-            column_ids=self.column_ids,
-            panel=None if panel is None else panel.centred(mean),
-            kappa=np.inf if panel is None else self.blend.pairs,
-            output="blend",
-            common=self.n_common,
-        )
-
-    def _without_noise(self, measured: Measured) -> Measured:
-        return measured if self.measurement_noise is None else measured.without(self.measurement_noise)
 
 
 def without_noise(factor: Array, mean: Array | None = None) -> RowSpace:

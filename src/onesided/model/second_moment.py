@@ -186,20 +186,15 @@ class SecondMoment(LinearOperator):
     def block(self, rows: Iterable[int], columns: Iterable[int]) -> Array:
         """The entries at the given positions, as a dense array."""
         rows, columns = self._positions(rows), self._positions(columns)
-        measured = self._measured_block(rows, columns) if self._kappa < np.inf else None
+        measured = None if self._lookup is None or self._kappa == np.inf else self._lookup.block(rows, columns)
         return self._combined(self._low_rank_block(rows, columns), rows[:, None], columns, measured)
 
     def _low_rank_block(self, rows: Array, columns: Array) -> Array:
         low_rank: Array = self.factor[rows] @ self.factor[columns].T
-        if not self._in_parts:
+        if not self.measured.in_parts:
             return low_rank
         apart = self.measured.parts[rows][:, None] != self.measured.parts[columns]
         return np.where(apart, self.factor[rows, : self.common] @ self.factor[columns, : self.common].T, low_rank)
-
-    def _measured_block(self, rows: Array, columns: Array) -> tuple[Array, Array]:
-        """T̂ and N."""
-        assert self._lookup is not None
-        return self._lookup.block(rows, columns)
 
     def at(self, rows: Iterable[int], columns: Iterable[int]) -> Array:
         """The entries at pairs of positions, the first row with the first column and so on: one value for each pair.
@@ -210,7 +205,7 @@ class SecondMoment(LinearOperator):
         if len(rows) != len(columns):
             raise InputError(f"{len(rows)} rows and {len(columns)} columns; expected as many of one as of the other")
         values = _inner_products(self.factor, rows, columns)
-        if self._in_parts:
+        if self.measured.in_parts:
             apart = self.measured.parts[rows] != self.measured.parts[columns]
             values = np.where(apart, _inner_products(self.factor[:, : self.common], rows, columns), values)
         measured = hajek_at(self._moments, rows, columns) if self._kappa < np.inf else None
@@ -218,9 +213,9 @@ class SecondMoment(LinearOperator):
 
     def shared_rows(self, rows: Iterable[int], columns: Iterable[int]) -> Array:
         """The weight of the rows that have both columns, at the given positions; the panel must be at hand."""
-        if self.panel is None:
+        if self._lookup is None:
             raise InputError("rows are counted in the panel, and this model has none: give the panel, or fit again")
-        return self._measured_block(self._positions(rows), self._positions(columns))[1]
+        return self._lookup.block(self._positions(rows), self._positions(columns))[1]
 
     def to_dense(self) -> Array:
         """All of T, d × d."""
@@ -266,12 +261,8 @@ class SecondMoment(LinearOperator):
         residual, counts = hajek(moments) - _inner_products(self.factor, i, j), moments.counts
         return moments.to_matrix(np.where(i == j, diagonal[i], residual * counts / (counts + self._kappa)))
 
-    @property
-    def _in_parts(self) -> bool:
-        return bool(self.measured.parts.max(initial=0) > 0)
-
     def _matmat(self, V: Array) -> Array:
-        if self._in_parts:
+        if self.measured.in_parts:
             everywhere, within = np.hsplit(self.factor, [self.common])
             product: Array = everywhere @ (everywhere.T @ V)
             sums = np.zeros((int(self.measured.parts.max()) + 2, within.shape[1], V.shape[1]))  # the last: alone

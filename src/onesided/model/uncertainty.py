@@ -58,12 +58,8 @@ class Bootstrap:
     def eigenvalues(self, level: float = 0.9) -> Bands:
         """The eigenvalues of XXᵀ, largest first: those of the covariance's low-rank part."""
         bands = _bands(self.spectrum, self.spectra, level)
-        return Bands(
-            np.maximum(bands.estimate, 0.0),
-            bands.standard_error,
-            np.maximum(bands.lower, 0.0),
-            np.maximum(bands.upper, 0.0),
-        )
+        estimate, lower, upper = (np.maximum(part, 0.0) for part in (bands.estimate, bands.lower, bands.upper))
+        return Bands(estimate, bands.standard_error, lower, upper)
 
     def angles(self, level: float = 0.9) -> Bands:
         """Principal angles between the estimated row space and the population's, in radians, smallest first.
@@ -81,8 +77,8 @@ class Bootstrap:
         On the diagonal this is the model's part of T_jj, without the column's noise.
         """
         i, j = (self._kept(part) for part in pair_positions(rows, columns, self.n_columns))
-        replicates = (_entries(self.loadings + shift, i, j) for shift in self.shifts)
-        return _bands(_entries(self.loadings, i, j), replicates, level)
+        replicates = (np.vecdot(x[i], x[j]) for x in (self.loadings + shift for shift in self.shifts))
+        return _bands(np.vecdot(self.loadings[i], self.loadings[j]), replicates, level)
 
     def _kept(self, positions: Array) -> Array:
         lost = positions[~np.isin(positions, self.columns)]
@@ -92,10 +88,6 @@ class Bootstrap:
                 "bootstrap kept; name it in columns= when the bootstrap is made"
             )
         return np.searchsorted(self.columns, positions)
-
-
-def _entries(loadings: Array, i: Array, j: Array) -> Array:
-    return np.asarray(np.vecdot(loadings[i], loadings[j]))
 
 
 def _bands(whole: Array, replicates: Iterable[Array], level: float) -> Bands:

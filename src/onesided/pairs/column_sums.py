@@ -5,7 +5,7 @@ Nothing as long as the panel is held.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,17 +51,13 @@ class ColumnSums:
 
     def in_units_of(self, scale: float) -> ColumnSums:
         """The sums of e / scale."""
-        return ColumnSums(
-            self.counts,
-            self.beside,
-            self.sums / scale,
-            self.squares / scale**2,
-            self.fourths / scale**4,
-            self.pairs,
-            self.shared,
-            self.product_weight,
-            self.products / scale**2,
-            self.squared_products / scale**4,
+        return replace(
+            self,
+            sums=self.sums / scale,
+            squares=self.squares / scale**2,
+            fourths=self.fourths / scale**4,
+            products=self.products / scale**2,
+            squared_products=self.squared_products / scale**4,
         )
 
 

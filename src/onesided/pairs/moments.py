@@ -47,6 +47,7 @@ from onesided.panels.panel_like import PanelLike
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
+Formula = Literal["exact", "paper"]
 
 ROUNDING = 1e-12  # weights smaller than this share of those taken away are lost in rounding
 
@@ -271,13 +272,7 @@ def horvitz_thompson(moments: PairMoments, p: float, pair_p: float | None = None
 
 
 def hajek_variance(
-    second: Array,
-    fourth: Array,
-    n: int,
-    p: float,
-    pair_p: float | None = None,
-    *,
-    formula: Literal["exact", "paper"] = "exact",
+    second: Array, fourth: Array, n: int, p: float, pair_p: float | None = None, *, formula: Formula = "exact"
 ) -> Array:
     """Var(T̂_ij | (i, j) ∈ Ω) for a known matrix M, from T = MᵀM/n and F = (M∘M)ᵀ(M∘M)/n.
 

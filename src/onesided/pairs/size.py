@@ -110,10 +110,8 @@ class EntriesByColumn:
         # Rows as bits, where they take no more memory than as columns.
         few_words = 8 * n * ((d >> 6) + 1) <= self.panel.columns.nbytes
         bits = pairs.row_bits(self.rows, d) if few_words else np.empty((0, 0), dtype=np.uint64)
-        counts = in_order(
-            lambda block: pairs.pair_counts(chosen[slice(*block)], self.by_column, self.rows, bits),
-            self.blocks(chosen),
-        )
+        given = (self.by_column, self.rows, bits)
+        counts = in_order(lambda block: pairs.pair_counts(chosen[slice(*block)], *given), self.blocks(chosen))
         return np.concatenate(list(counts))
 
     def blocks(self, chosen: Array | None = None) -> list[tuple[int, int]]:

@@ -88,7 +88,7 @@ def forecast(privacy: Privacy, rows: int, columns: int, *, rank: int = 5, entrie
 
     def expected(n: float) -> Expected:
         size = _Size(n, columns, min(entries, columns), min(rank, columns), min(privacy.most, columns))
-        return EXPECTED[privacy.mechanism](privacy, size)
+        return {"gradient": _gradient, "central": _central, "local": _local}[privacy.mechanism](privacy, size)
 
     what, noise, mean_noise, relative = expected(rows)
     return Forecast(privacy.mechanism, privacy.mu, what, noise, mean_noise, relative, _useful_from(expected))
@@ -141,13 +141,6 @@ def _local(privacy: Privacy, size: _Size) -> Expected:
     relative = (noise**2 + ASSUMED) / (ASSUMED * np.sqrt(size.per_pair)) * size.averaged
     scale = privacy.half
     return "each value", float(scale * noise), float(scale * noise / np.sqrt(size.per_column)), float(relative)
-
-
-EXPECTED: dict[Mechanism, Callable[[Privacy, _Size], Expected]] = {
-    "gradient": _gradient,
-    "central": _central,
-    "local": _local,
-}
 
 
 def _useful_from(expected: Callable[[float], Expected]) -> int | None:

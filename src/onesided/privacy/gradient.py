@@ -65,12 +65,12 @@ def release_by_gradient(
     """Fit by noisy passes; ``rng`` is for the start, which is public."""
     spent = sum(SHARES.values()) - (0.0 if rank else SHARES["passes"])  # without a factor there are no passes
     columns = ask_columns(curator, SHARES["columns"] / spent)
-    means = columns.means()
-    overall = _Overall(curator, means, columns, SHARES["all together"] / spent)
+    overall = _Overall(curator, columns, SHARES["all together"] / spent)
+    means = overall.means
     row_variance = overall.row_variance if center == "both" else 0.0
     factor, passes, detail = np.zeros((len(means), rank)), 0, "no pairs stood out from the noise" if rank else ""
     if rank and overall.pairs.sum() > 0:
-        factor = _passes(curator, overall, means, row_variance, rank, rng, progress)
+        factor = _passes(curator, overall, row_variance, rank, rng, progress)
         passes, detail = curator.privacy.passes, ""
     solve = SolveResult(factor, "completed", (), passes, detail)
     return assembled(curator, columns, means, overall.mean_square, row_variance, solve)
@@ -86,13 +86,14 @@ def ask_columns(curator: Curator, share: float) -> Columns:
     length = float(np.sqrt(3 * curator.most))
     answer = curator.ask("columns", question, length=length, opposed=False, share=share, unit=UNIT)
     noise = curator.releases[-1].deviation
-    return Columns(*answer, sum_noise=noise, noise=noise)
+    return Columns(answer[0], answer[1], answer[2], sum_noise=noise, noise=noise)
 
 
 class _Overall:
     """Question 2, and what follows from it."""
 
-    def __init__(self, curator: Curator, means: Array, columns: Columns, share: float) -> None:
+    def __init__(self, curator: Curator, columns: Columns, share: float) -> None:
+        self.means = means = columns.means()
         most = curator.most
 
         def question(rows: Panel) -> Array:
@@ -117,13 +118,7 @@ class _Overall:
 
 
 def _passes(
-    curator: Curator,
-    overall: _Overall,
-    means: Array,
-    effect: float,
-    rank: int,
-    rng: np.random.Generator,
-    progress: Progress | None,
+    curator: Curator, overall: _Overall, effect: float, rank: int, rng: np.random.Generator, progress: Progress | None
 ) -> Array:
     """Question 3, as often as planned: the factor."""
     p, passes = overall.pairs, curator.privacy.passes
@@ -133,7 +128,7 @@ def _passes(
     Z, strengths, shift = _white(rng.standard_normal((len(p), rank)), p), np.zeros(rank), 0.0
     for made in range(passes):
         X = Z * np.sqrt(strengths)
-        question = partial(_contributions, means=means, Z=Z, X=X, effect=effect, clip=clip, unit=unit)
+        question = partial(_contributions, means=overall.means, Z=Z, X=X, effect=effect, clip=clip, unit=unit)
         G = curator.ask(f"pass {made + 1}", question, length=clip, opposed=True, share=share, unit=unit)
         noise = curator.releases[-1].deviation
         Y = Z * strengths - G / p[:, None]

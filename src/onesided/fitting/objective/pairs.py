@@ -76,10 +76,8 @@ class PairObjective:
         X = np.ascontiguousarray(X, dtype=np.float64)
         wide = pairs.padded(X)
         loss, total = 0.0, np.zeros(wide.shape)
-        for block_loss, block_gradient in in_order(
-            lambda block: pairs.pair_pass(*block, self._columns, self._target, diagonal_weight, wide),
-            self._blocks,
-        ):
+        given = (self._columns, self._target, diagonal_weight, wide)
+        for block_loss, block_gradient in in_order(lambda block: pairs.pair_pass(*block, *given), self._blocks):
             loss += block_loss
             total += block_gradient
         return loss, total[:, : X.shape[1]]

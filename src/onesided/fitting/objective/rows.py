@@ -175,11 +175,8 @@ def mean_squared_pair_error(panel: PanelLike, factor: Array) -> float:
     size = float(np.sqrt(own.mean_square)) * largest
     scale = max(size, float(np.max(np.abs(factor), initial=0.0))) or 1.0
     engine = engine_for(panel, panel.row_weights / panel.row_weights.max())
-    own, X, zero = (
-        column_sums(engine, scale=scale),
-        engine.array(factor / scale),
-        engine.array(np.zeros(panel.n_columns)),
-    )
+    own, X = column_sums(engine, scale=scale), engine.array(factor / scale)
+    zero = engine.array(np.zeros(panel.n_columns))
     explained = engine.row_pass(X, zero, scale, 0.0, exact=True)[0] if X.shape[1] else 0.0
     norms = (X * X).sum(1)
     explained -= float(own.counts @ norms**2 / 2 - own.squares @ norms)

@@ -94,8 +94,8 @@ def lbfgs(
         X = namespace(start).asarray(start, dtype=namespace(start).float64)
         loss, gradient = value_and_gradient(X)
         passes, history = 1, [loss]
-    status: Status | None = "limit" if passes >= max_passes else None
-    while status is None:
+    status: Status = "limit"
+    while passes < max_passes:
         step = -_direction(gradient, pairs, metric, large)
         slope = float(inner(gradient, step))
         if -slope / 2 <= tol * abs(loss):
@@ -113,7 +113,7 @@ def lbfgs(
                 bend = 2 * (trial_loss - loss - length * slope)
                 length *= min(0.5, max(0.1, -slope * length / bend)) if np.isfinite(bend) else 0.1
         if not accepted:
-            status = "limit" if passes >= max_passes else "stalled"
+            status = "stalled" if passes < max_passes else "limit"
             break
         _remember(pairs, trial - X, trial_gradient - gradient)
         X, loss, gradient = trial, trial_loss, trial_gradient
@@ -122,8 +122,6 @@ def lbfgs(
             work.save("solve", _state(X, loss, gradient, passes, history, pairs))
         if progress is not None:
             progress(passes, loss)
-        if passes >= max_passes:
-            status = "limit"
     return SolveResult(X, status, tuple(history), passes)
 
 

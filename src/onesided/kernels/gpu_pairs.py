@@ -42,8 +42,12 @@ def pair_moments(
     it on in its row; then the pairs that have rows are collected. No weights mean that each is one. Beside the result
     this takes up to three times ``HELD`` numbers, and 24 bytes for an entry.
     """
-    if weights is not None:
-        indptr, columns, values, weights = _of_positive_weight(indptr, columns, values, weights)
+    if weights is not None and not bool((weights > 0).all()):
+        counted, lengths = weights > 0, indptr.diff()
+        kept = torch.repeat_interleave(counted, lengths)
+        indptr, weights = gpu.running(lengths[counted]), weights[counted]
+        columns, values = columns[kept], values[kept]
+        del kept
     lengths, numbers = indptr.diff(), PLAIN if weights is None else WEIGHTED
     blocks = list(_blocks(n_columns, numbers))
     ascending, entries = torch.sort(columns, stable=True)
@@ -59,23 +63,12 @@ def pair_moments(
         shape = last - first, n_columns - first, numbers
         dense = held[: shape[0] * shape[1] * shape[2]].zero_().view(shape)
         here = slice(start, stop)
-        _add_products(entries[here], rows[here], indptr, columns, values, weights, first, dense)
+        _add_products(entries[here], rows[here], (indptr, columns, values, weights), first, dense)
         for field, part in zip(fields, _collected(dense, first, len(fields)), strict=True):
             field.append(part)
     del held, dense, entries, rows
     lengths, *sums = (torch.cat(fields.pop(0)) for _ in range(len(fields)))
     return CompressedPairs(gpu.running(lengths), *sums)
-
-
-def _of_positive_weight(
-    indptr: Tensor, columns: Tensor, values: Tensor, weights: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    counted = weights > 0
-    if bool(counted.all()):
-        return indptr, columns, values, weights
-    lengths = indptr.diff()
-    kept = torch.repeat_interleave(counted, lengths)
-    return gpu.running(lengths[counted]), columns[kept], values[kept], weights[counted]
 
 
 def _blocks(n_columns: int, numbers: int) -> Iterator[tuple[int, int]]:
@@ -101,16 +94,9 @@ def _collected(dense: Tensor, first: int, n_fields: int) -> list[Tensor]:
 
 
 def _add_products(
-    entries: Tensor,
-    rows: Tensor,
-    indptr: Tensor,
-    columns: Tensor,
-    values: Tensor,
-    weights: Tensor | None,
-    first: int,
-    dense: Tensor,
+    entries: Tensor, rows: Tensor, panel: tuple[Tensor, Tensor, Tensor, Tensor | None], first: int, dense: Tensor
 ) -> None:
-    kernels = _fused_for(dense)
+    kernels, (indptr, columns, values, weights) = _fused_for(dense), panel
     if len(entries) == 0:
         return
     if kernels is not None:

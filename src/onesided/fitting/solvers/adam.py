@@ -43,10 +43,8 @@ def adam(
         history.append(loss)
         last = iteration == iterations
         if not (np.isfinite(loss) and np.isfinite(gradient).all()) or (last and loss > DIVERGED * history[0]):
-            detail = (
-                f"with learning_rate={learning_rate:g} the loss went from {history[0]:.4g} to {loss:.4g} "
-                f"in {counted(iteration, 'iteration')}"
-            )
+            change = f"from {history[0]:.4g} to {loss:.4g} in {counted(iteration, 'iteration')}"
+            detail = f"with learning_rate={learning_rate:g} the loss went {change}"
             return SolveResult(X, "diverged", tuple(history), len(history), detail)
         if last:
             break

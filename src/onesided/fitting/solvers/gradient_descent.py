@@ -61,10 +61,8 @@ def gradient_descent(
             loss, gradient = value_and_gradient(X)
         history.append(loss)
         if not np.isfinite(loss) or loss > DIVERGED * history[0]:
-            detail = (
-                f"with step_size={step_size:g} the loss rose from {history[0]:.4g} to {loss:.4g} "
-                f"in {counted(iteration, 'iteration')}"
-            )
+            change = f"from {history[0]:.4g} to {loss:.4g} in {counted(iteration, 'iteration')}"
+            detail = f"with step_size={step_size:g} the loss rose {change}"
             return SolveResult(best, "diverged", tuple(history), len(history), detail)
         if iteration == iterations:
             break

@@ -63,7 +63,6 @@ def list_datasets(as_json: bool) -> None:
     "folder",
     type=click.Path(exists=True, file_okay=False),
     default=".",
-    show_default=True,
     help="The folder to put the file in.",
 )
 @json_option

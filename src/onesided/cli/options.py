@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field, fields
-from functools import wraps
+from functools import reduce, wraps
 from typing import Any, TypeVar
 
 import click
@@ -27,6 +27,11 @@ def option(*names: str, **settings: Any) -> Any:
     """A field of a dataclass that the command line sets."""
     default = settings.get("default", False if settings.get("is_flag") else None)
     return field(default=default, metadata={"option": click.option(*names, **settings)})
+
+
+def one_of(*choices: str) -> dict[str, Any]:
+    """What ``option`` takes for a choice, the first being the default."""
+    return {"type": click.Choice(choices), "default": choices[0]}
 
 
 def taking(argument: str, group: type[Any]) -> Callable[[Command], Command]:
@@ -50,10 +55,7 @@ def taking(argument: str, group: type[Any]) -> Callable[[Command], Command]:
             chosen = {item.name: given.pop(item.name) for item in fields(group)}
             return command(**given, **{argument: group(**chosen)})
 
-        made: Any = collected
-        for item in reversed(fields(group)):
-            made = item.metadata["option"](made)
-        return made  # type: ignore[no-any-return]
+        return reduce(lambda made, item: item.metadata["option"](made), reversed(fields(group)), collected)
 
     return declared
 

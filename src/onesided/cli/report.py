@@ -34,7 +34,6 @@ ENDINGS = (".html", ".htm")
     "--output",
     type=click.Path(),
     default="report.html",
-    show_default=True,
     help="Where to write the page: .html or .htm.",
 )
 @click.option(
@@ -43,7 +42,7 @@ ENDINGS = (".html", ".htm")
     help="The table or packed panel that MODEL was fitted to, where the model file does not hold it.",
 )
 @names_option
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all that is random.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of all that is random.")
 @taking("reading", ReadingOptions)
 @json_option
 def report(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field, fields
-from functools import reduce, wraps
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
@@ -55,7 +55,10 @@ def taking(argument: str, group: type[Any]) -> Callable[[Command], Command]:
             chosen = {item.name: given.pop(item.name) for item in fields(group)}
             return command(**given, **{argument: group(**chosen)})
 
-        return reduce(lambda made, item: item.metadata["option"](made), reversed(fields(group)), collected)
+        made: Any = collected
+        for item in reversed(fields(group)):
+            made = item.metadata["option"](made)
+        return made  # type: ignore[no-any-return]
 
     return declared
 

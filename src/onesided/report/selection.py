@@ -8,7 +8,7 @@ from onesided.errors import counted
 from onesided.fitting.selection import Selection, Trial
 from onesided.report.formatting import decimals, fixed
 from onesided.report.page import figure, table
-from onesided.report.svg import FIRST, INK, MUTED, SECOND, drawn, few_numbers, whole_numbers
+from onesided.report.svg import FIRST, INK, MUTED, SECOND, drawn, few_numbers
 
 CENTERS = {"none": "no means", "columns": "column means", "both": "column means and row effects"}
 DIAGONALS = {"free": "diagonal free", "fit": "diagonal fitted"}
@@ -37,7 +37,7 @@ def held_out_curve(trials: tuple[Trial, ...]) -> str:
         axis.plot(chosen.rank, chosen.score, "o", markersize=9, fillstyle="none", color=INK, label="chosen")
         axis.set_xlabel("rank")
         axis.set_ylabel("held-out log score (nats)")
-        whole_numbers(axis.xaxis)
+        few_numbers(axis.xaxis, whole=True)
         few_numbers(axis.yaxis, plain=False)
         low = min(trial.score for trial in trials)
         high = max(trial.score + trial.standard_error for trial in trials)

@@ -11,7 +11,7 @@ from onesided.report.bands import SpectrumBands
 from onesided.report.components import Components
 from onesided.report.formatting import number, share
 from onesided.report.page import figure, sentence, table
-from onesided.report.svg import FIRST, SECOND, drawn, plain_numbers, round_steps, whole_numbers
+from onesided.report.svg import FIRST, SECOND, drawn, few_numbers, plain_numbers, round_steps
 
 LINES = 12  # of the table
 
@@ -41,7 +41,7 @@ def spectrum(components: Components, around: SpectrumBands) -> str:
         axis.plot(ranks, values, "o-", color=FIRST, markersize=4, linewidth=1, label="the model")
         axis.set_xlabel("component")
         axis.set_ylabel("eigenvalue (squared units)")
-        whole_numbers(axis.xaxis)
+        few_numbers(axis.xaxis, whole=True)
         if logarithmic:
             axis.set_yscale("log")
             low, high = float(values.min()) * 0.7, float(values.max()) * 1.6

@@ -41,9 +41,8 @@ def _ending_on_signals() -> Iterator[None]:
     def end(number: int, _: Any) -> None:
         raise SystemExit(128 + number)
 
-    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    if current_thread() is not main_thread():
-        signals = []
+    names = ("SIGTERM", "SIGHUP") if current_thread() is main_thread() else ()
+    signals = [getattr(signal, name) for name in names if hasattr(signal, name)]
     before = {number: signal.signal(number, end) for number in signals if signal.getsignal(number) is signal.SIG_DFL}
     try:
         yield

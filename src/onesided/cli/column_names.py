@@ -20,16 +20,19 @@ names_option = click.option(
 )
 
 
-def names_of(model: OneSidedCompletion, names_table: str | None) -> ColumnNames:
-    """The names of a model's columns, their ids without a table; says on stderr how many have a name."""
+def load_named(model: str, names_table: str | None) -> tuple[OneSidedCompletion, ColumnNames]:
+    """A model and its columns' names, their ids without a table; says on stderr how many have a name."""
     from onesided.column_names import ColumnNames, read_column_names
+    from onesided.estimators.completion import OneSidedCompletion
 
+    fitted = OneSidedCompletion.load(model)
+    columns = fitted.column_ids_
     if names_table is None:
-        return ColumnNames(model.column_ids_, {})
-    names, columns = read_column_names(names_table, model.column_ids_), len(model.column_ids_)
-    if names.named < columns:
-        click.echo(f"{names_table} names {names.named:,} of {columns:,} columns", err=True)
-    return names
+        return fitted, ColumnNames(columns, {})
+    names = read_column_names(names_table, columns)
+    if names.named < len(columns):
+        click.echo(f"{names_table} names {names.named:,} of {len(columns):,} columns", err=True)
+    return fitted, names
 
 
 def labelled(names: ColumnNames, column_id: Any) -> dict[str, Any]:

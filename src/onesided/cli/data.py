@@ -59,11 +59,7 @@ def list_datasets(as_json: bool) -> None:
 @data.command()
 @click.argument("name")
 @click.option(
-    "--to",
-    "folder",
-    type=click.Path(exists=True, file_okay=False),
-    default=".",
-    help="The folder to put the file in.",
+    "--to", "folder", type=click.Path(exists=True, file_okay=False), default=".", help="The folder to put the file in."
 )
 @json_option
 def get(name: str, folder: str, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onesided.cli.console import passes, print_result
-from onesided.cli.options import TABLE_OR_PANEL, json_option, one_of, option, taking
+from onesided.cli.options import NATURAL, POSITIVE, TABLE_OR_PANEL, json_option, one_of, option, taking
 from onesided.cli.privacy_options import PrivacyOptions
 from onesided.cli.reading import ReadingOptions, read_panel
 from onesided.errors import InputError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def _rank(context: click.Context, parameter: click.Parameter, given: Any) -> int | str:
     """A whole number that is not negative, or "auto"."""
-    return "auto" if given == "auto" else int(click.IntRange(min=0).convert(given, parameter, context))
+    return "auto" if given == "auto" else int(NATURAL.convert(given, parameter, context))
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,12 @@ class ModelOptions:
         "memory allows.",
     )
     max_passes: int = option(
-        "--max-passes",
-        type=click.IntRange(min=1),
-        default=300,
-        help="Passes over the rows for the first solution, at most.",
+        "--max-passes", type=POSITIVE, default=300, help="Passes over the rows for the first solution, at most."
     )
     random_state: int = option(
         "--seed",
         "random_state",
-        type=click.IntRange(min=0),
+        type=NATURAL,
         default=0,
         help="Seed of all that is random, but for the noise of a private fit.",
     )

@@ -19,6 +19,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXISTING_FILE = click.Path(exists=True, dir_okay=False)
 TABLE_OR_PANEL = click.Path(exists=True)  # a packed panel is a folder
+POSITIVE, NATURAL = click.IntRange(min=1), click.IntRange(min=0)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 

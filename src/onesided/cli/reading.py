@@ -64,10 +64,8 @@ def read_panel(path: str, reading: ReadingOptions) -> tuple[Panel, dict[str, int
     from onesided.panels.table_files import open_table
 
     if Path(path).is_dir():
-        if reading.given:
-            raise InputError(
-                f"{reading.given} cannot be said of {path}, a packed panel: say it to pack, or leave it out"
-            )
+        if given := reading.given:
+            raise InputError(f"{given} cannot be said of {path}, a packed panel: say it to pack, or leave it out")
         if not is_packed(path):
             raise InputError(
                 f"{path} is not a packed panel: it has no {HEADER}; a folder of Parquet files is read by onesided fit "

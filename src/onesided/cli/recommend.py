@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onesided.cli.column_names import labelled, names_of, names_option, print_table
+from onesided.cli.column_names import labelled, load_named, names_option, print_table
 from onesided.cli.console import print_result
-from onesided.cli.options import EXISTING_FILE, TABLE_OR_PANEL, json_option, one_of, taking
+from onesided.cli.options import EXISTING_FILE, POSITIVE, TABLE_OR_PANEL, json_option, one_of, taking
 from onesided.cli.reading import ReadingOptions, read_panel
 from onesided.errors import InputError, examples
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("model", type=EXISTING_FILE)
 @click.argument("table", type=TABLE_OR_PANEL, required=False)
 @click.option("--row-id", metavar="ID", help="The row to recommend for; not needed where TABLE has one row alone.")
-@click.option("-n", "number", type=click.IntRange(min=1), default=10, help="How many columns.")
+@click.option("-n", "number", type=POSITIVE, default=10, help="How many columns.")
 @click.option(
     "--unknown",
     **one_of("refuse", "drop"),
@@ -51,11 +51,9 @@ def recommend(
         onesided recommend movies.onesided --row-id 17 --names movies.dat
         onesided recommend movies.onesided my-ratings.csv
     """
-    from onesided.estimators.completion import OneSidedCompletion
     from onesided.panels.alignment import align_as_written
 
-    fitted = OneSidedCompletion.load(model)
-    names = names_of(fitted, names_table)
+    fitted, names = load_named(model, names_table)
     if table is not None:
         panel = align_as_written(read_panel(table, reading)[0], fitted.column_ids_, unknown=unknown)
     elif fitted.second_moment_.panel is not None:

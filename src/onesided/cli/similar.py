@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from onesided.cli.column_names import labelled, names_of, names_option, print_table
+from onesided.cli.column_names import labelled, load_named, names_option, print_table
 from onesided.cli.console import print_result
-from onesided.cli.options import EXISTING_FILE, json_option
+from onesided.cli.options import EXISTING_FILE, POSITIVE, json_option
 
 
 @click.command()
 @click.argument("model", type=EXISTING_FILE)
 @click.argument("column")
-@click.option("-n", "number", type=click.IntRange(min=1), default=10, help="How many columns.")
+@click.option("-n", "number", type=POSITIVE, default=10, help="How many columns.")
 @names_option
 @json_option
 def similar(model: str, column: str, number: int, names_table: str | None, as_json: bool) -> None:
@@ -29,10 +29,7 @@ def similar(model: str, column: str, number: int, names_table: str | None, as_js
         onesided similar movies.onesided 2571
         onesided similar movies.onesided "blade runner" --names movies.dat
     """
-    from onesided.estimators.completion import OneSidedCompletion
-
-    fitted = OneSidedCompletion.load(model)
-    names = names_of(fitted, names_table)
+    fitted, names = load_named(model, names_table)
     column_id = fitted.column_ids_.tolist()[names.find(column)]
     column = names.called(column_id)
     nearest = fitted.similar(column_id, number)

@@ -79,31 +79,27 @@ class SpectrumBands:
         if components == 0:
             return cls()
         reason = _hindrance(model, panel, components, earned)
-        if reason or panel is None:
-            return cls(why_not=f"Bands are left out: {reason}.")
-        replicates = bootstrap(
-            panel,
-            rank=components,
-            center=model.center_,
-            diagonal="free",
-            weight_exponent=model.weight_exponent,
-            replicates=REPLICATES,
-            columns=[],
-            rng=seed,
-            progress=progress,
-        )
-        if replicates.unsettled > MOST_UNSETTLED * (REPLICATES + 1):
-            return cls(
-                why_not=f"Bands are left out: {replicates.unsettled} of {REPLICATES + 1} fits to resampled rows did "
-                "not settle."
+        if not reason and panel is not None:
+            replicates = bootstrap(
+                panel,
+                rank=components,
+                center=model.center_,
+                diagonal="free",
+                weight_exponent=model.weight_exponent,
+                replicates=REPLICATES,
+                columns=[],
+                rng=seed,
+                progress=progress,
             )
-        firm = int(np.count_nonzero(replicates.angles(LEVEL).upper < FIRM))
-        if firm == 0:
-            return cls(
-                why_not="Bands are left out: resampled rows turn even the firmest direction by more than 0.4 radians, "
-                "and no band could be relied on."
-            )
-        return cls(replicates.eigenvalues(LEVEL), firm)
+            firm = int(np.count_nonzero(replicates.angles(LEVEL).upper < FIRM))
+            if replicates.unsettled > MOST_UNSETTLED * (REPLICATES + 1):
+                reason = f"{replicates.unsettled} of {REPLICATES + 1} fits to resampled rows did not settle"
+            elif firm > 0:
+                return cls(replicates.eigenvalues(LEVEL), firm)
+            else:
+                turned = "resampled rows turn even the firmest direction by more than 0.4 radians"
+                reason = f"{turned}, and no band could be relied on"
+        return cls(why_not=f"Bands are left out: {reason}.")
 
 
 def rows_of_a_pair(panel: Panel) -> float:
@@ -138,9 +134,8 @@ def _hindrance(model: OneSidedCompletion, panel: Panel | None, components: int, 
         return "fewer than ten rows have two entries, too few to resample"
     rows = rows_of_a_pair(panel)
     if rows < LEAST_ROWS:
-        return (
-            f"{number(rows, 2)} rows have a pair of columns on average, and below {LEAST_ROWS:.0f} bands are too narrow"
-        )
+        average = f"{number(rows, 2)} rows have a pair of columns on average"
+        return f"{average}, and below {LEAST_ROWS:.0f} bands are too narrow"
     tried = beat_rank_zero(model.selection_)
     earned = earned if tried is None else tried
     if earned is None:
@@ -151,9 +146,6 @@ def _hindrance(model: OneSidedCompletion, panel: Panel | None, components: int, 
             "and they may be noise"
         )
     if panel.n_entries * components > MOST_WORK:
-        entries = counted(panel.n_entries, "entry", "entries")
-        return (
-            f"resampling {entries} for {counted(components, 'component')} would take minutes "
-            "(<code>model.bootstrap()</code> makes them)"
-        )
+        work = f"{counted(panel.n_entries, 'entry', 'entries')} for {counted(components, 'component')}"
+        return f"resampling {work} would take minutes (<code>model.bootstrap()</code> makes them)"
     return ""

@@ -56,12 +56,12 @@ class QualitySection(Section):
                 why_not="The model is differentially private. Scores on its rows would be exact numbers about them, "
                 "which no part of the budget has paid for: none are given. With rows that took no part in the fit, if "
                 "there are any, it can be checked: leave an entry out of its row, predict it with model.impute_at(), "
-                "and compare.",
+                "and compare."
             )
         if panel is None:
             return cls(
                 why_not="The model was saved without its panel. To see how it does on rows held out, name the panel "
-                "(--panel, in Python panel=).",
+                "(--panel, in Python panel=)."
             )
         rng = np.random.default_rng(seed)
         refit = Refit.of(model, panel, rng)

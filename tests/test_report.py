@@ -27,9 +27,7 @@ from onesided.model.similarity import deviations
 from onesided.pairs.moments import PairMoments
 from onesided.panels.packed.format import write_packed
 from onesided.report import held_out, pair_errors
-from onesided.report.bands import REPLICATES, SpectrumBands, beat_rank_zero
-from onesided.report.column_map import ColumnMap
-from onesided.report.components import Components
+from onesided.report.components import ColumnMap, Components
 from onesided.report.data import DataSection, bins
 from onesided.report.formatting import fixed, number, percent_with_error, share, with_error
 from onesided.report.held_out import Coverage
@@ -38,7 +36,7 @@ from onesided.report.provenance import ProvenanceSection
 from onesided.report.quality import QualitySection, _verdict
 from onesided.report.report import Report
 from onesided.report.row_space import RowSpaceSection
-from onesided.report.spectrum import spectrum
+from onesided.report.spectrum import REPLICATES, SpectrumBands, beat_rank_zero, spectrum
 from onesided.report.style import DARK, LIGHT
 from onesided.report.svg import VARIABLES, drawn, label_points
 
@@ -225,14 +223,14 @@ def test_bands_are_left_out_with_a_reason(model, panel, monkeypatch):
     assert "do not predict better" in SpectrumBands.of(model, panel, 2, earned=False).why_not
     few = panel.take_rows(np.arange(30))  # 30 rows of 6 × 5 pairs, among 14 × 13
     assert "4.9 rows have a pair of columns on average" in SpectrumBands.of(model, few, 2, earned=True).why_not
-    monkeypatch.setattr("onesided.report.bands.MOST_WORK", 100)
+    monkeypatch.setattr("onesided.report.spectrum.MOST_WORK", 100)
     assert "would take minutes" in SpectrumBands.of(model, panel, 2, earned=True).why_not
     assert SpectrumBands.of(model, panel, 0).why_not == ""
     monkeypatch.undo()
-    monkeypatch.setattr("onesided.report.bands.bootstrap", lambda *a, **k: replace(bootstrap(*a, **k), unsettled=20))
+    monkeypatch.setattr("onesided.report.spectrum.bootstrap", lambda *a, **k: replace(bootstrap(*a, **k), unsettled=20))
     assert "did not settle" in SpectrumBands.of(model, panel, 2, earned=True).why_not
-    monkeypatch.setattr("onesided.report.bands.FIRM", 0.0)
-    monkeypatch.setattr("onesided.report.bands.bootstrap", bootstrap)
+    monkeypatch.setattr("onesided.report.spectrum.FIRM", 0.0)
+    monkeypatch.setattr("onesided.report.spectrum.bootstrap", bootstrap)
     assert "firmest direction" in SpectrumBands.of(model, panel, 2, earned=True).why_not
 
 

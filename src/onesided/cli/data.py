@@ -48,11 +48,9 @@ def list_datasets(as_json: bool) -> None:
         return
     click.echo(f"{'name':<20} {'rows':>9} × {'columns':<9} {'entries':>10}")
     for dataset in listed:
-        counts = (
-            f"{dataset['rows']:>9,} × {dataset['columns']:<9,} {dataset['entries']:>10,}"
-            if dataset["rows"]
-            else "as in the file"
-        )
+        counts = "as in the file"
+        if dataset["rows"]:
+            counts = f"{dataset['rows']:>9,} × {dataset['columns']:<9,} {dataset['entries']:>10,}"
         click.echo(f"{dataset['name']:<20} {counts}\n    {dataset['licence']}\n    {dataset['page']}")
 
 

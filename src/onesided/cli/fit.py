@@ -192,13 +192,8 @@ def fit(
     if plan is not None:
         plan = _as_in(plan, panel.column_ids)
     began = perf_counter()
-    model = OneSidedCompletion(
-        **asdict(setting),
-        engine=machine.engine,
-        device=machine.device,
-        deterministic=machine.deterministic,
-        privacy=plan,
-    )
+    placed = {name: value for name, value in asdict(machine).items() if name != "address"}
+    model = OneSidedCompletion(**asdict(setting), **placed, privacy=plan)
     _fit(model, panel, keeping.checkpoint, state)
     seconds = perf_counter() - began
     model.save(output, panel=not (keeping.without_panel or Path(table).is_dir()))

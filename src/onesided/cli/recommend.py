@@ -75,7 +75,9 @@ def recommend(
     if not best:
         click.echo(f"There is nothing to recommend to {row_name}: no unseen column is linked to this row's entries.")
         return
-    decimals = _decimals(min(column.standard_deviation for column in best))
+    # So many that a standard deviation has two digits, and none before large numbers run out of them.
+    deviation = min(column.standard_deviation for column in best)
+    decimals = min(max(1 - floor(log10(deviation)), 0), 12) if deviation > 0 else 3
     lines = [
         (names.called(column.id), f"{column.value:.{decimals}f}", f"{column.standard_deviation:.{decimals}f}")
         for column in best
@@ -83,18 +85,11 @@ def recommend(
     print_table((f"for {row_name}", "value", "standard deviation"), lines)
 
 
-def _decimals(deviation: float) -> int:
-    """So many that a standard deviation has two digits, and none before large numbers run out of them."""
-    return min(max(1 - floor(log10(deviation)), 0), 12) if deviation > 0 else 3
-
-
 def _row(panel: Panel, row_id: str | None, where: str) -> Panel:
-    """The panel of one row."""
     if row_id is None:
         if panel.n_rows != 1:
-            raise InputError(
-                f"{where} has {panel.n_rows:,} rows; say which with --row-id, for example {panel.row_ids[0]}"
-            )
+            first = panel.row_ids[0]
+            raise InputError(f"{where} has {panel.n_rows:,} rows; say which with --row-id, for example {first}")
         return panel
     ids = [str(value) for value in panel.row_ids.tolist()]
     if row_id not in ids:

@@ -77,8 +77,5 @@ def report(
         page = Report.of(fitted, rows, names, title=Path(model).stem, seed=seed, progress=progress)
         page.write(output)
         progress(100, 100)
-    if as_json:
-        print_result({"output": output, **page.to_dict()}, as_json)
-        return
     short = {section.anchor: section.in_short for section in page.sections if section.in_short}
-    print_result({"output": output} | short, as_json)
+    print_result({"output": output} | (page.to_dict() if as_json else short), as_json)

@@ -167,25 +167,19 @@ class DataSection(Section):
                 f"The model has {counted(self.columns, 'column')}. It was saved without its panel: to see what was "
                 "observed, name the panel (<code>--panel</code>, in Python <code>panel=</code>)."
             ) + bullets(self._unplaced())
-        return "".join(
-            [
-                sentence(text(self.in_short)),
-                bullets([*self._oddities(), *self._unplaced()]),
-                side_by_side([self._picture(), facts("Sizes", self._facts())]),
-                definitions(
-                    {
-                        "observed": "entries over rows × columns.",
-                        "entries per row, per column": "least, median and most, over all rows and over all columns.",
-                        "pairs seen together": "pairs of different columns that at least one row has both of, among "
-                        "all pairs; ± its standard error where it was estimated from a random sample of columns.",
-                        "parts": "sets of at least two columns that chains of rows link. Between parts nothing is "
-                        "known but means and row effects.",
-                        "not placed": "columns never seen in one row with another, or never seen at all: no row space "
-                        "has a place for them.",
-                    }
-                ),
-            ]
-        )
+        terms = {
+            "observed": "entries over rows × columns.",
+            "entries per row, per column": "least, median and most, over all rows and over all columns.",
+            "pairs seen together": "pairs of different columns that at least one row has both of, among "
+            "all pairs; ± its standard error where it was estimated from a random sample of columns.",
+            "parts": "sets of at least two columns that chains of rows link. Between parts nothing is "
+            "known but means and row effects.",
+            "not placed": "columns never seen in one row with another, or never seen at all: no row space "
+            "has a place for them.",
+        }
+        sentences = bullets([*self._oddities(), *self._unplaced()])
+        pictures = side_by_side([self._picture(), facts("Sizes", self._facts())])
+        return sentence(text(self.in_short)) + sentences + pictures + definitions(terms)
 
     def _facts(self) -> list[tuple[str, str]]:
         assert self.panel is not None
@@ -221,9 +215,8 @@ class DataSection(Section):
         assert self.panel is not None
         low, high = float(self.panel.row_weights.min()), float(self.panel.row_weights.max())
         if low != high:
-            oddities.append(
-                f"Rows weigh between {number(low)} and {number(high)}: a row of weight two counts as two rows."
-            )
+            between = f"{number(low)} and {number(high)}"
+            oddities.append(f"Rows weigh between {between}: a row of weight two counts as two rows.")
         elif low != 1:
             oddities.append(f"All rows weigh {number(low)}, and count as {number(low)} rows each.")
         return oddities
@@ -263,8 +256,7 @@ class DataSection(Section):
 
         def draw(axis: Any) -> None:
             axis.bar(edges[:-1], heights, np.diff(edges), align="edge", color=FIRST, linewidth=0)
-            axis.set_xlabel("entries in a row")
-            axis.set_ylabel("rows")
+            axis.set(xlabel="entries in a row", ylabel="rows")
             few_numbers(axis.yaxis, whole=True)
             if logarithmic:
                 axis.set_xscale("log")
@@ -274,10 +266,10 @@ class DataSection(Section):
 
         half, most = float(np.median(per_row)), int(np.quantile(per_row, 0.9, method="inverted_cdf"))
         without = f"; {counted(empty, 'row')} without any are not drawn" if empty else ""
+        scale = ", the number of entries on a logarithmic scale" if logarithmic else ""
         return figure(
             drawn("entries", draw),
-            "Histogram: how many rows have how many entries"
-            + (", the number of entries on a logarithmic scale" if logarithmic else ""),
+            f"Histogram: how many rows have how many entries{scale}",
             f"Half of the rows have at most {number(half, 4)} of the {self.columns:,} columns, nine in ten at most "
             f"{most:,}{without}.",
         )

@@ -38,8 +38,7 @@ def pair_chart(errors: PairErrors | None) -> str:
                 _draw_errors(axis, name, lines, names, (colour, marker, shift))
         axis.set_xticks(range(len(names)), [_short(line) for line in errors.model])
         axis.set_xlim(-0.5, len(names) - 0.5)
-        axis.set_xlabel("fitted rows that have the pair")
-        axis.set_ylabel("relative error of T (%)")
+        axis.set(xlabel="fitted rows that have the pair", ylabel="relative error of T (%)")
         if logarithmic:
             axis.set_yscale("log")
             low, high = 70 * min(lows), 150 * max(highs)
@@ -93,7 +92,6 @@ def _drawable(lines: tuple[PairError, ...]) -> list[PairError]:
 
 
 def _why_not(errors: PairErrors | None) -> str:
-    """Why there is no line to draw."""
     if errors is None:
         return "too few pairs of columns are in two held-out rows"
     if not errors.model:

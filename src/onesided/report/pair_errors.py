@@ -33,7 +33,6 @@ from onesided.pairs.lookup import some_columns
 from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments, hajek_at
 from onesided.pairs.size import pair_size
-from onesided.panels.panel import Panel
 from onesided.report.held_out import Refit
 
 EDGES = np.array([0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000])  # rows fitted that have a pair
@@ -85,7 +84,10 @@ class PairErrors:
     @classmethod
     def of(cls, refit: Refit, rng: np.random.Generator) -> PairErrors | None:
         """None where too few pairs of columns are in two held-out rows."""
-        kept, columns = _affordable(refit.train)
+        kept, columns = refit.train, np.arange(refit.train.n_columns)
+        products = float(np.sum(kept.row_counts.astype(np.float64) ** 2))
+        if products > MOST_PRODUCTS or pair_size(kept).pairs > MOST_PAIRS:
+            kept, columns = some_columns(kept)  # evenly spaced by how often they occur
 
         def moments(held_out: Array) -> PairMoments:
             weights = np.zeros(kept.n_rows)
@@ -168,14 +170,6 @@ class _Sums(NamedTuple):
         for array, taken in zip(left, _Sums.of(part), strict=True):
             array[at] -= taken
         return _Sums(*left)
-
-
-def _affordable(panel: Panel) -> tuple[Panel, Array]:
-    """The panel and its columns, or of one with very many pairs some columns, evenly spaced by how often they occur."""
-    products = float(np.sum(panel.row_counts.astype(np.float64) ** 2))
-    if products <= MOST_PRODUCTS and pair_size(panel).pairs <= MOST_PAIRS:
-        return panel, np.arange(panel.n_columns)
-    return some_columns(panel)
 
 
 def _totals(sums: _Sums, values: tuple[Array, Array, Array], line: Array) -> _Totals:

@@ -119,42 +119,33 @@ class QualitySection(Section):
         sampled = "The model itself, fitted to all rows,"
         if self.sampled:
             sampled = "The panel is large: these are rows drawn from it at random, and the model, fitted to all,"
-        return "".join(
-            [
-                sentence(
-                    f"The model's setting was fitted again to {counted(self.rows_fitted, 'row')} and tried on "
-                    f"{counted(self.rows_scored, 'row')} with "
-                    f"{counted(self.entries_scored, 'entry', 'entries')} that took no part in it.",
-                    "Rows count by their weights." if self.weighted else "",
-                    f"{sampled} can be a little better than the numbers here.",
-                ),
-                self._table(),
-                side_by_side([self._calibration(), pair_chart(self.pair_errors)]),
-                pair_table(self.pair_errors),
-                definitions(
-                    {
-                        "RMSE": "the root of the mean squared difference between an entry of a held-out row and its "
-                        "prediction from the others of the row, in the units of the values. ± is one standard error, "
-                        "rows being independent.",
-                        "explained": "1 − Σe² / Σ(v − m)², m the mean of the entry's column in the rows fitted (of a "
-                        "column that none of them has, the mean of all their entries): of the variance around column "
-                        "means, the share that is predicted. Below zero, column means alone do better.",
-                        "log score": "the mean of −½ (log 2πs² + e²/s²), in nats, as for the choice of the rank; the "
-                        "trivial predictors take as s² their mean squared error in the rows fitted.",
-                        "held, of intervals": "an entry is taken out of its row and predicted from the rest; the "
-                        "interval is the prediction ± 0.674, 1.282, 1.645 or 1.960 predicted standard deviations.",
-                        "relative error of T": "√(Σ N (L − T)² / Σ N T²) over pairs of different columns, L the "
-                        "estimate from the rows fitted, T the mean product in held-out rows, whose own sampling noise "
-                        f"has been taken off both sums, N {'the weight of the' if self.weighted else 'how many'} "
-                        f"held-out rows {'that ' if self.weighted else ''}have the pair (two or more); for column "
-                        "means, L is the product of the two in the rows fitted. In brackets a 90% interval, by a "
-                        "jackknife over groups of held-out rows. “At most”: the error "
-                        "cannot be told from zero. Better or worse than means: by more than such an interval of the "
-                        "difference of the two squared errors.",
-                    }
-                ),
-            ]
+        tried = f"{counted(self.rows_scored, 'row')} with {counted(self.entries_scored, 'entry', 'entries')}"
+        terms = {
+            "RMSE": "the root of the mean squared difference between an entry of a held-out row and its prediction "
+            "from the others of the row, in the units of the values. ± is one standard error, rows being independent.",
+            "explained": "1 − Σe² / Σ(v − m)², m the mean of the entry's column in the rows fitted (of a "
+            "column that none of them has, the mean of all their entries): of the variance around column "
+            "means, the share that is predicted. Below zero, column means alone do better.",
+            "log score": "the mean of −½ (log 2πs² + e²/s²), in nats, as for the choice of the rank; the "
+            "trivial predictors take as s² their mean squared error in the rows fitted.",
+            "held, of intervals": "an entry is taken out of its row and predicted from the rest; the "
+            "interval is the prediction ± 0.674, 1.282, 1.645 or 1.960 predicted standard deviations.",
+            "relative error of T": "√(Σ N (L − T)² / Σ N T²) over pairs of different columns, L the estimate from the "
+            "rows fitted, T the mean product in held-out rows, whose own sampling noise has been taken off both sums, "
+            f"N {'the weight of the' if self.weighted else 'how many'} held-out rows "
+            f"{'that ' if self.weighted else ''}have the pair (two or more); for column means, L is the product of "
+            "the two in the rows fitted. In brackets a 90% interval, by a jackknife over groups of held-out rows. “At "
+            "most”: the error cannot be told from zero. Better or worse than means: by more than such an interval of "
+            "the difference of the two squared errors.",
+        }
+        how = sentence(
+            f"The model's setting was fitted again to {counted(self.rows_fitted, 'row')} and tried on {tried} that "
+            "took no part in it.",
+            "Rows count by their weights." if self.weighted else "",
+            f"{sampled} can be a little better than the numbers here.",
         )
+        pictures = side_by_side([self._calibration(), pair_chart(self.pair_errors)])
+        return how + self._table() + pictures + pair_table(self.pair_errors) + definitions(terms)
 
     def _table(self) -> str:
         places = places_for(self.scores["model"].rmse_error)
@@ -174,11 +165,8 @@ class QualitySection(Section):
             low = min(45.0, float(np.floor(held.min() / 5) * 5) - 5)
             axis.plot([low, 100], [low, 100], color=MUTED, linewidth=0.9, linestyle="--", label="as promised")
             axis.errorbar(levels, held, errors, fmt="o", color=FIRST, markersize=5, label="held (± 1 se)")
-            axis.set_xlim(44, 101)
-            axis.set_ylim(max(low, -2), 101)
-            axis.set_xlabel("promised (% of entries)")
-            axis.set_ylabel("held (% of entries)")
-            axis.set_xticks(levels)
+            axis.set(xlabel="promised (% of entries)", ylabel="held (% of entries)", xticks=levels)
+            axis.set(xlim=(44, 101), ylim=(max(low, -2), 101))
             plain_numbers(axis.xaxis)
             plain_numbers(axis.yaxis)
             axis.legend(loc="lower right")

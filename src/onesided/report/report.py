@@ -34,13 +34,13 @@ from onesided.fitting.setting import with_weights_as_counts
 from onesided.panels.alignment import align_as_written, as_written
 from onesided.panels.ids import plain_id
 from onesided.panels.panel import Panel, as_panel
-from onesided.report.bands import SpectrumBands
 from onesided.report.components import Components
 from onesided.report.data import DataSection
 from onesided.report.page import Section, bullets, framed, text, whole
 from onesided.report.provenance import ProvenanceSection
 from onesided.report.quality import QualitySection
 from onesided.report.row_space import RowSpaceSection
+from onesided.report.spectrum import SpectrumBands
 from onesided.storage.atomic import written_beside
 
 Progress = Callable[[int, int], object]

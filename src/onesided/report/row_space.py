@@ -11,13 +11,11 @@ import numpy as np
 from onesided.column_names import ColumnNames
 from onesided.errors import counted
 from onesided.estimators.completion import OneSidedCompletion
-from onesided.report.bands import SpectrumBands
-from onesided.report.column_map import LONG, ColumnMap
-from onesided.report.components import Component, Components
+from onesided.report.components import LONG, ColumnMap, Component, Components
 from onesided.report.formatting import decimals, fixed, number, share, width
 from onesided.report.page import Section, definitions, sentence, side_by_side, text
 from onesided.report.selection import CENTERS, DIAGONALS, held_out_curve, settings_tried
-from onesided.report.spectrum import eigenvalues, spectrum
+from onesided.report.spectrum import SpectrumBands, eigenvalues, spectrum
 
 CARDS = 6
 

@@ -35,8 +35,7 @@ def held_out_curve(trials: tuple[Trial, ...]) -> str:
                 label=f"{CENTERS[kind[0]]}, {DIAGONALS[kind[1]]}",
             )
         axis.plot(chosen.rank, chosen.score, "o", markersize=9, fillstyle="none", color=INK, label="chosen")
-        axis.set_xlabel("rank")
-        axis.set_ylabel("held-out log score (nats)")
+        axis.set(xlabel="rank", ylabel="held-out log score (nats)")
         few_numbers(axis.xaxis, whole=True)
         few_numbers(axis.yaxis, plain=False)
         low = min(trial.score for trial in trials)

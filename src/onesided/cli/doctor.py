@@ -56,9 +56,8 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
         works = False
         result["kernels"] = f"BROKEN: {type(error).__name__}: {error}"
     result["gpu"], gpu_works = _gpu()
-    works = works and gpu_works
     print_result(result, as_json)
-    ctx.exit(0 if works else 1)
+    ctx.exit(0 if works and gpu_works else 1)
 
 
 def _gpu() -> tuple[str, bool]:

@@ -78,13 +78,8 @@ class Components:
         named = named[np.argsort(-counts[named], kind="stable")]
         matter = int(np.count_nonzero(eigenvalues > LEAST_SHARE * eigenvalues.sum()))
         leading = tuple(
-            Component(
-                float(eigenvalues[k]),
-                float(eigenvalues[k]) / total if total > 0 else 0.0,
-                _end(factor[:, k], named),
-                _end(-factor[:, k], named),
-            )
-            for k in range(matter)
+            Component(value, value / total if total > 0 else 0.0, _end(loadings, named), _end(-loadings, named))
+            for value, loadings in zip(eigenvalues[:matter].tolist(), factor.T[:matter], strict=True)
         )
         shares = (rows / total, noise / total, spread / total) if total > 0 else (0.0, 0.0, 0.0)
         return cls(factor, eigenvalues, total, *shares, leading, named, fewest)
@@ -106,13 +101,8 @@ class Components:
             return [mentioned(names, int(j)) | {"loading": float(self.factor[j, k])} for j in positions]
 
         return [
-            {
-                "eigenvalue": component.eigenvalue,
-                "share": component.share,
-                "high": end(k, component.high),
-                "low": end(k, component.low),
-            }
-            for k, component in enumerate(self.leading)
+            {"eigenvalue": each.eigenvalue, "share": each.share, "high": end(k, each.high), "low": end(k, each.low)}
+            for k, each in enumerate(self.leading)
         ]
 
 

@@ -185,12 +185,9 @@ class DataSection(Section):
         assert self.panel is not None
         assert self.pairs is not None
         of_pairs, error = self.pairs.share
-        together, possible = share(of_pairs), counted(self.pairs.possible, "pair")
-        if error == 0:
-            seen = f"{together} of {possible} of columns"
-        else:
-            some = counted(self.pairs.columns_counted, "column")
-            seen = f"{together} ± {number(100 * error, 2)}% of {possible} of columns, estimated from {some}"
+        off = f" ± {number(100 * error, 2)}%" if error else ""
+        source = f", estimated from {counted(self.pairs.columns_counted, 'column')}" if error else ""
+        seen = f"{share(of_pairs)}{off} of {counted(self.pairs.possible, 'pair')} of columns{source}"
         return [
             ("observed", share(self.entries / (self.rows * self.columns))),
             ("entries per row", _in_words(self.panel.row_counts)),

@@ -84,7 +84,6 @@ def draw(recovery: DigitRecovery, path: str | os.PathLike[str]) -> bool:
         from matplotlib.figure import Figure
     except ImportError:
         return False
-
     figure = Figure(figsize=(9.6, 5.3), dpi=120, facecolor="white")
     FigureCanvasAgg(figure)
     margins = {"left": 0.15, "right": 0.995, "top": 0.99, "bottom": 0.045, "wspace": 0.12, "hspace": 0.12}

@@ -74,12 +74,9 @@ def pair_table(errors: PairErrors | None) -> str:
     ]
     short = f" {counted(errors.left_out, 'pair')} in lines of fewer than {errors.fewest} left out."
     left = short if errors.left_out else ""
-    return table(
-        "Relative error of T, by how many fitted rows have a pair",
-        ["rows", "pairs", "the model", "as measured", "column means", "the model is"],
-        rows,
-        numbers=[1, 2, 3, 4],
-    ) + sentence(
+    title = "Relative error of T, by how many fitted rows have a pair"
+    head = ["rows", "pairs", "the model", "as measured", "column means", "the model is"]
+    return table(title, head, rows, numbers=[1, 2, 3, 4]) + sentence(
         f"Over {counted(errors.pairs, 'pair')} among {counted(errors.columns, 'column')}.{left} “As measured” is "
         "the mean product of the fitted rows that have the pair, by itself; “column means” the product of the two "
         "columns' means in the fitted rows, which knows of nothing that columns have in common: where the model is no "
@@ -117,9 +114,8 @@ def _reading(line: PairError, means: PairError, gain: int) -> str:
         return f"at most {_in_percent(error.high)}" if error.error is None else _in_percent(error.error)
 
     rows = "no fitted row has" if line.most == 0 else f"{line.rows} fitted rows have"
-    told = (
-        f"pair by pair the model is {'better' if gain > 0 else 'worse'}" if gain else "which is better cannot be told"
-    )
+    better = {1: "pair by pair the model is better", -1: "pair by pair the model is worse"}
+    told = better.get(gain, "which is better cannot be told")
     return f"where {rows} a pair, the model's T is off by {off(line)}, column means by {off(means)}: {told}"
 
 

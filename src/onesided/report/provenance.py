@@ -121,6 +121,7 @@ class ProvenanceSection(Section):
         if account is None:
             return []
         local = account.mechanism == "local"
+        head = ["released", "numbers", "sensitivity", "noise", "share of μ²"]
         rows = [
             [
                 text(release.what),
@@ -145,12 +146,7 @@ class ProvenanceSection(Section):
                 "counts of columns have noise on them, and so has everything made of them. No exact number about the "
                 "rows is on this page.",
             ),
-            table(
-                "What was released, and what it cost",
-                ["released", "numbers", "sensitivity", "noise", "share of μ²"],
-                rows,
-                numbers=[1, 2, 3, 4],
-            ),
+            table("What was released, and what it cost", head, rows, numbers=[1, 2, 3, 4]),
             sentence(
                 f"Together μ = {number(account.mu)}; at ε = {number(account.epsilon)} that spends "
                 f"δ = {number(account.spent_delta)} of {number(account.delta)}."
@@ -190,7 +186,6 @@ def _why_not_pairs(model: OneSidedCompletion, panel: Panel | None) -> str:
 
 
 def _why_not_means(model: OneSidedCompletion, panel: Panel | None) -> str:
-    """Likewise of measured means."""
     if model.center_ == "none":
         return "the model has no means"
     if model.blend not in (None, "auto"):

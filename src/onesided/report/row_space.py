@@ -53,11 +53,10 @@ class RowSpaceSection(Section):
                 return f"Rank 0 {why}: columns have {means}{effects}, and no component was looked for."
             return f"No component was found: columns have {means}{effects}, and nothing more in common that shows."
         others = {"row effects": components.row_share, "what is not known of the loadings": components.spread_share}
-        rest = [f"{share(part)} to {what}" for what, part in others.items() if part > 0]
         parts = [
             f"{share(components.factor_share)} of the columns' variance is in the components",
             f"{share(components.noise_share)} belongs to single entries",
-            *rest,
+            *(f"{share(part)} to {what}" for what, part in others.items() if part > 0),
         ]
         chosen = "chosen on held-out rows" if self._chosen else "as given"
         return f"Rank {self.model.rank_}, {chosen}: {', '.join(parts[:-1])} and {parts[-1]}."

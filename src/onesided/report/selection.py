@@ -22,11 +22,9 @@ def held_out_curve(trials: tuple[Trial, ...]) -> str:
 
     def draw(axis: Any) -> None:
         for k, kind in enumerate(kinds):
-            path = sorted((trial for trial in trials if _kind(trial) == kind), key=lambda trial: trial.rank)
+            path = sorted((trial.rank, trial.score, trial.standard_error) for trial in trials if _kind(trial) == kind)
             axis.errorbar(
-                [trial.rank for trial in path],
-                [trial.score for trial in path],
-                [trial.standard_error for trial in path],
+                *zip(*path, strict=True),
                 color=(FIRST, SECOND, MUTED, INK)[k % 4],
                 marker="os^D"[k % 4],
                 markersize=3.5,

@@ -135,8 +135,7 @@ def label_points(axis: Any, points: Array, labels: list[str] | None, most: int) 
     figure = axis.figure
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # what is placed now stays where it is
-    scale = 72 / figure.dpi
-    places = axis.transData.transform(points) * scale
+    places = axis.transData.transform(points) * (72 / figure.dpi)
     edge = axis.get_window_extent().transformed(figure.transFigure.inverted())
     across, up = WIDTH * 72, figure.get_figheight() * 72
     frame = (edge.x0 * across, edge.y0 * up, across, up)  # not over the numbers of the axes

@@ -17,7 +17,7 @@ from onesided.experiments import NAMES, NOT_EXPERIMENTS, experiment, metrics, pa
 from onesided.experiments.experiment import Expectation, Experiment, run
 from onesided.experiments.panels import Panels
 from onesided.experiments.split import cut, moments_of
-from onesided.experiments.summaries import markdown, mean_and_deviation
+from onesided.experiments.summaries import markdown, over_seeds
 from onesided.pairs.moments import PairMoments, hajek
 from tests.conftest import random_panel
 
@@ -242,7 +242,7 @@ def test_errors_by_their_definitions():
 
 
 def test_one_seed_has_no_deviation():
-    assert mean_and_deviation([{"e": 0.5}], "e") == "0.5"
+    assert over_seeds([{"e": 0.5}], "e") == "0.5"
 
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from onesided.experiments import sampling
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.metrics import Repetitions, mean_over_pairs
 from onesided.experiments.panels import Panels
 from onesided.experiments.summaries import agreement, column, distinct, markdown, where
 from onesided.pairs.moments import hajek, hajek_variance, horvitz_thompson, horvitz_thompson_variance
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SPARSE = 0.01  # the paper's ultra-sparse regime is about p = C/d with C up to 10
 
@@ -110,7 +105,7 @@ def _thousandth(rows: list[Row]) -> Expectation:
 def verdict(rows: list[Row]) -> str:
     found = expect(rows)
     text = _ratios(where(rows, generator="text"))
-    agrees = agreement((one.holds for one in found), found[0].holds)
+    agrees = agreement([one.holds for one in found], found[0].holds)
     return (
         f"{agrees}: on the text's generator Var(T̂) is {min(text):.1e} to {max(text):.1e} of Var(T̄); the squared "
         f"error on Ω is lower {found[0].found} for p ≤ {SPARSE}; the exact variance of T̂ is {found[3].found}, the "
@@ -119,19 +114,8 @@ def verdict(rows: list[Row]) -> str:
 
 
 def table(rows: list[Row]) -> str:
-    header = [
-        "generator",
-        "sampler",
-        "p",
-        "Ω / d²",
-        "Var T̂",
-        "exact",
-        "paper",
-        "Var T̄",
-        "exact",
-        "T̄ on Ω",
-        "T̂ lower by",
-    ]
+    header = ["generator", "sampler", "p", "Ω / d²", "Var T̂", "exact", "paper", "Var T̄", "exact"]
+    header += ["T̄ on Ω", "T̂ lower by"]
     names = ("hajek_variance", "hajek_exact", "hajek_paper", "ht_variance", "ht_exact", "ht_squared_error")
     lines = [
         [
@@ -161,8 +145,7 @@ def draw(rows: list[Row], figure: Figure) -> None:
                 axis.plot(p, column(here, exact), color=colour)
                 axis.plot(p, column(here, measured), "o", color=colour, label=label)
             axis.plot(p, column(here, "hajek_paper"), "--", color="C0", label="T̂, the paper's formula")
-            axis.set_yscale("log")
-            sampling.mark_p(axis, p)
+            sampling.logarithmic(axis, p)
             axis.set_title(f"{sampling.GENERATORS[generator]}, {sampling.SAMPLERS[sampler]}", fontsize=9)
         axes[line][0].set_ylabel("variance of an entry of T")
     axes[0][0].legend(title="points: measured, lines: exact", fontsize=7, title_fontsize=7)

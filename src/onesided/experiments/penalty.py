@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onesided.estimators.hajek_gd import HajekGD
 from onesided.experiments import metrics
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.panels import Panels
 from onesided.experiments.recovery import HELD_OUT, in_words
 from onesided.experiments.sampling import generated
@@ -17,9 +17,6 @@ from onesided.experiments.summaries import agreement, distinct, log_axis, markdo
 from onesided.experiments.synthetic_recovery import hajek_gd, observed, step_size
 from onesided.fitting.solvers.gradient_descent import stable_step
 from onesided.pairs.moments import PairMoments
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PAPER = (1e-4, 1e-3)  # λ and α that the paper finds best on synthetic panels
 PAPER_REAL = (1e-2, 1e-1)  # on Amazon reviews

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from onesided import synthetic
 from onesided.baselines import ColumnMeans, Constant
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.experiments import metrics
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
 from onesided.experiments.split import Split, cut, split
@@ -22,9 +22,6 @@ from onesided.panels.panel import Panel
 from onesided.privacy import Privacy, empirical_sensitivity
 from onesided.privacy.curator import cut_rows
 from onesided.privacy.plan import MECHANISMS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DELTA = 1e-7
 OPEN = "without noise"

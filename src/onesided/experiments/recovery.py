@@ -13,15 +13,7 @@ from onesided.experiments.experiment import Row
 from onesided.experiments.methods import RANK, fit
 from onesided.experiments.panels import Panels
 from onesided.experiments.split import all_moments, split
-from onesided.experiments.summaries import (
-    column,
-    distinct,
-    markdown,
-    mean,
-    mean_and_deviation,
-    root_mean_and_deviation,
-    where,
-)
+from onesided.experiments.summaries import column, distinct, markdown, mean, over_seeds, root_over_seeds, where
 
 HELD_OUT = "held_out_squared_error"
 SCORES = {
@@ -94,7 +86,7 @@ def score_table(rows: list[Row]) -> str:
 
 def in_words(rows: list[Row], score: str) -> str:
     """A score, mean ± standard deviation over seeds; of a squared one the root."""
-    return mean_and_deviation(rows, score) if score != HELD_OUT else root_mean_and_deviation(rows, score)
+    return over_seeds(rows, score) if score != HELD_OUT else root_over_seeds(rows, score)
 
 
 def lowest(rows: list[Row], score: str) -> tuple[str, float]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onesided.arrays import Array
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.metrics import relative_error, rmse
 from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
@@ -15,10 +15,6 @@ from onesided.experiments.summaries import column, distinct, log_axis, markdown,
 from onesided.experiments.synthetic_recovery import hajek_gd, observed, one_sided
 from onesided.model.imputation import LeastSquares
 from onesided.pairs.measured import Measured
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 RECOVERED = 0.1  # the relative error below which rows, and T, are called recovered
 METHODS = {

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.metrics import relative_error
 from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
-from onesided.experiments.summaries import agreement, distinct, log_axis, markdown, mean, mean_and_deviation, where
+from onesided.experiments.summaries import agreement, distinct, log_axis, markdown, mean, over_seeds, where
 from onesided.experiments.synthetic_recovery import hajek_gd, observed, one_sided
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 COMPARABLE = 2.0  # the largest ratio between errors that are called comparable
 AUTO = "auto"
@@ -101,7 +96,7 @@ def table(rows: list[Row]) -> str:
         for rank in distinct(rows, "rank"):
             group = where(rows, generator=generator, rank=rank)
             chosen = f" (rank {np.mean([row['chosen'] for row in where(group, target=AUTO)]):.3g})"
-            words = [mean_and_deviation(where(group, target=one), "error") for one in targets]
+            words = [over_seeds(where(group, target=one), "error") for one in targets]
             lines.append([generator, rank, *words[:-1], words[-1] + chosen])
     return markdown(header, lines)
 

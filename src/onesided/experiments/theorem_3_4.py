@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
 from onesided.experiments.summaries import agreement, distinct, exponent, log_axis, markdown, mean, where
 from onesided.experiments.synthetic_recovery import observed, recovered
 from onesided.synthetic import Truth
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 CLAIMED = {"n": -1.0, "C": -2.0, "d": 1.0}  # the bound's exponents, that of d but for log d
 NEAR = 0.5  # how far from the claimed exponent a measured one may be

@@ -88,7 +88,8 @@ def run(
     settings = experiment.settings(quick)
     cells = list(experiment.cells(settings, panels))
     if not cells:
-        raise InputError(f"{experiment.name} needs real panels, and none was found; {panels.advice}")
+        advice = "see `onesided data list` for where to get them, and name their folder with --data"
+        raise InputError(f"{experiment.name} needs real panels, and none was found; {advice}")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{experiment.name}.json"

@@ -9,7 +9,7 @@ import numpy as np
 from onesided.arrays import Array
 from onesided.experiments import sampling
 from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
-from onesided.experiments.metrics import size, sum_over_omega
+from onesided.experiments.metrics import errors_on_omega, sum_over_omega
 from onesided.experiments.panels import COMPLETE, Panels
 from onesided.experiments.split import moments_of
 from onesided.experiments.summaries import agreement, column, groups, markdown, mean, where
@@ -96,12 +96,11 @@ def _scored(
     }
     rows = []
     for name, estimate in estimates.items():
-        squares = (estimate - target) ** 2
-        total = sum_over_omega(moments, squares)
-        row = {"relative_error": float(np.sqrt(total)) / norm, "squared_error": total / size(moments)}
+        row = {"estimator": name} | errors_on_omega(moments, estimate, target, norm)
         if often is not None and often.any():
-            row["squared_error_often"] = sum_over_omega(moments, often * squares) / sum_over_omega(moments, often)
-        rows.append({"estimator": name} | row)
+            total = sum_over_omega(moments, often * (estimate - target) ** 2)
+            row["squared_error_often"] = total / sum_over_omega(moments, often)
+        rows.append(row)
     return rows
 
 

@@ -51,14 +51,10 @@ def relative_error(estimate: Array, T: Array) -> float:
     return float(np.linalg.norm(estimate - T) / np.linalg.norm(T))
 
 
-def squared_error_on_omega(moments: PairMoments, estimate: Array, T: Array) -> float:
-    """The squared error on Ω of per-pair estimates."""
-    return sum_over_omega(moments, _squares(moments, estimate, T)) / size(moments)
-
-
-def relative_error_on_omega(moments: PairMoments, estimate: Array, T: Array) -> float:
-    """The relative error on Ω of per-pair estimates."""
-    return float(np.sqrt(sum_over_omega(moments, _squares(moments, estimate, T))) / np.linalg.norm(T))
+def errors_on_omega(moments: PairMoments, estimate: Array, target: Array, norm: float) -> dict[str, float]:
+    """The relative and the squared error on Ω of per-pair estimates, ``target`` being T there and ``norm`` ‖T‖_F."""
+    total = sum_over_omega(moments, (estimate - target) ** 2)
+    return {"relative_error": float(np.sqrt(total)) / norm, "squared_error": total / size(moments)}
 
 
 def sum_over_omega(moments: PairMoments, values: Array) -> float:
@@ -183,10 +179,6 @@ def rmse(predicted: Array, values: Array) -> float:
     1.4142
     """
     return float(np.sqrt(np.mean((np.asarray(predicted) - values) ** 2)))
-
-
-def _squares(moments: PairMoments, estimate: Array, T: Array) -> Array:
-    return np.asarray((estimate - T[moments.pairs()]) ** 2)
 
 
 def _times(i: Array, j: Array) -> Array:

@@ -35,14 +35,16 @@ class Split:
     unused: PairMoments  # of the rows never used
 
 
+@lru_cache(maxsize=1)
 def split(panels: Panels, name: str, seed: int) -> Split:
     """The panel of a name, cut by a seed; the last one made stays in memory."""
-    return _split(panels, name, seed)
+    return cut(panels.load(name), seed, COMPLETE.get(name, TRAINED))
 
 
+@lru_cache(maxsize=1)
 def all_moments(panels: Panels, name: str) -> PairMoments:
     """The pair moments of the whole panel, of which the last made stay in memory."""
-    return _all_moments(panels, name)
+    return moments_of(panels.load(name))
 
 
 def cut(panel: Panel, seed: int, share: float = TRAINED) -> Split:
@@ -102,13 +104,3 @@ def moments_of(panel: Panel) -> PairMoments:
     squares = (values.T @ values)[on]
     indptr = np.searchsorted(i, np.arange(panel.n_columns + 1))
     return PairMoments(panel.n_rows, indptr, j.astype(np.int32), counts[on], sums, squares)
-
-
-@lru_cache(maxsize=1)
-def _split(panels: Panels, name: str, seed: int) -> Split:
-    return cut(panels.load(name), seed, COMPLETE.get(name, TRAINED))
-
-
-@lru_cache(maxsize=1)
-def _all_moments(panels: Panels, name: str) -> PairMoments:
-    return moments_of(panels.load(name))

@@ -31,13 +31,12 @@ Sites = Generator[Site, None, None]
 
 MISSING = -1
 BLOCK_ENTRIES = 1 << 22
-UNITS = ("haplotypes", "individuals")
 
 
 def check_options(columns: str | None, sites: int | None, coding: str | None) -> None:
     """Refuse what is not an option."""
     if columns is not None:
-        check_choice("columns", columns, UNITS)
+        check_choice("columns", columns, ("haplotypes", "individuals"))
     if coding is not None:
         check_choice("coding", coding, ("paper",))
     if sites is not None and (type(sites) is not int or sites < 1):

@@ -61,10 +61,9 @@ def _ratios(rows: list[Row]) -> list[float]:
 
 
 def expect(rows: list[Row]) -> list[Expectation]:
-    sparse = [row for row in rows if row["p"] <= SPARSE]
-    least = min(map(_reduction, sparse))
-    ours = _farthest(rows, "hajek_exact", "hajek_variance")
-    theirs = _farthest(rows, "ht_exact", "ht_variance")
+    least = min(_reduction(row) for row in rows if row["p"] <= SPARSE)
+    exact = {"exact variance of Hájek given Ω": "hajek", "variance of Horvitz–Thompson": "ht"}
+    off = {what: _farthest(rows, f"{name}_exact", f"{name}_variance") for what, name in exact.items()}
     smallest = where(rows, p=min(column(rows, "p")))
     limit = _farthest(smallest, "hajek_paper", "hajek_variance")
     times = max(row["hajek_paper"] / row["hajek_variance"] for row in rows)
@@ -75,15 +74,9 @@ def expect(rows: list[Row]) -> list[Expectation]:
             f"by {least:.1%} or more",
         ),
         *(_thousandth(where(rows, generator=generator)) for generator in distinct(rows, "generator")),
-        Expectation(
-            "the exact variance of Hájek given Ω is within 10% of the measured one",
-            ours <= 0.1,
-            f"at most {ours:.1%} off",
-        ),
-        Expectation(
-            "the variance of Horvitz–Thompson is within 10% of the measured one",
-            theirs <= 0.1,
-            f"at most {theirs:.1%} off",
+        *(
+            Expectation(f"the {what} is within 10% of the measured one", most <= 0.1, f"at most {most:.1%} off")
+            for what, most in off.items()
         ),
         Expectation(
             "the paper's formula for Hájek, for pairs seen once, is within 10% of the measured one at the smallest p",

@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from onesided.arrays import Array
 from onesided.panels.panel import Panel
 
 RANK = 8

@@ -86,7 +86,8 @@ class Blocks:
         number = 0
         with closing(self.sites) as sites:
             for number, (name, line) in enumerate(sites, 1):
-                ids.append(self._distinct(name))
+                self._seen[name] += 1
+                ids.append(name if self._seen[name] == 1 else f"{name}#{self._seen[name]}")
                 lines.append(line)
                 if len(ids) * len(line) >= BLOCK_ENTRIES:
                     yield self._block(ids, lines)
@@ -100,10 +101,6 @@ class Blocks:
         repeated = number - len(self._seen)
         if repeated:
             self.account.notes.append(f"{counted(repeated, 'site')} with the id of an earlier one, told apart by #2, …")
-
-    def _distinct(self, name: str) -> str:
-        self._seen[name] += 1
-        return name if self._seen[name] == 1 else f"{name}#{self._seen[name]}"
 
     def _block(self, ids: list[str], lines: list[Array]) -> RowBlock:
         dense = self.values(np.array(lines))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from onesided.arrays import Array
 from onesided.datasets.catalogue import Lines, Specification
 from onesided.datasets.readings import Account, Reading
-from onesided.datasets.sources import Source, Stream
+from onesided.datasets.sources import Source
 from onesided.errors import InputError, check_choice, counted
 from onesided.panels.panel import Panel
 from onesided.panels.table_files import Progress
@@ -163,7 +162,8 @@ def _read_json(form: Lines, source: Source, verify: bool, progress: Progress | N
     schema = pa.schema([(row, pa.int64()), (column, pa.int64()), (value, pa.float64())])
     entries = []
     with source.opened(progress) as stream:
-        for number, line in enumerate(_lines_of(stream), 1):
+        for number, whole in enumerate(iter(stream.readline, b""), 1):
+            line = whole.removesuffix(b"\n")
             try:
                 review = json.loads(line)
                 rating, ids = review[value], {name: int(review[name]) for name in (row, column)}
@@ -177,15 +177,6 @@ def _read_json(form: Lines, source: Source, verify: bool, progress: Progress | N
         if verify:
             stream.check_end(source)
     return pa.Table.from_pylist(entries, schema)
-
-
-def _lines_of(stream: Stream) -> Iterator[bytes]:
-    held = b""
-    while block := stream.read(BLOCK_BYTES):
-        *whole, held = (held + block).split(b"\n")
-        yield from whole
-    if held:
-        yield held
 
 
 def _assemble(

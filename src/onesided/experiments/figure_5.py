@@ -68,7 +68,6 @@ def _noisy(rows: list[Row]) -> list[Row]:
 def expect(rows: list[Row]) -> list[Expectation]:
     flat, own = (_exponents(rows, name, growing=True) for name in ("hajek", "onesided"))
     literal = _exponents(rows, "hajek", growing=False)
-    hajek, onesided = (slope(*means(_noisy(rows), "variance", name)) for name in ("hajek", "onesided"))
     levels = {name: [mean(line, name) for line in _lines(rows, growing=True)] for name in METHODS}
     return [
         Expectation(
@@ -86,22 +85,20 @@ def expect(rows: list[Row]) -> list[Expectation]:
             max(abs(one) for one in literal) <= FLAT,
             f"exponents {min(literal):.2f} to {max(literal):.2f}",
         ),
-        Expectation(
-            f"the error of HajekGD is linear in the noise variance σ²: R² of at least {LINEAR}",
-            hajek[1] >= LINEAR and hajek[0] > 0,
-            f"slope {hajek[0]:.3g} per unit of σ², R² = {hajek[1]:.3f}",
-        ),
-        Expectation(
-            f"so is that of OneSidedCompletion: R² of at least {LINEAR}",
-            onesided[1] >= LINEAR and onesided[0] > 0,
-            f"slope {onesided[0]:.3g} per unit of σ², R² = {onesided[1]:.3f}",
-        ),
+        _linear(rows, "hajek", "the error of HajekGD is linear in the noise variance σ²"),
+        _linear(rows, "onesided", "so is that of OneSidedCompletion"),
         Expectation(
             "with n = 10 d and σ² = 1, HajekGD is better than returning zero, of relative error 1, at every C and r",
             max(levels["hajek"]) < 1,
             "; ".join(f"{METHODS[name]}: {min(level):.2g} to {max(level):.2g}" for name, level in levels.items()),
         ),
     ]
+
+
+def _linear(rows: list[Row], name: str, claim: str) -> Expectation:
+    steep, explained = slope(*means(_noisy(rows), "variance", name))
+    found = f"slope {steep:.3g} per unit of σ², R² = {explained:.3f}"
+    return Expectation(f"{claim}: R² of at least {LINEAR}", explained >= LINEAR and steep > 0, found)
 
 
 def verdict(rows: list[Row]) -> str:

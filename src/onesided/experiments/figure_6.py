@@ -13,7 +13,6 @@ from onesided.experiments import metrics
 from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.methods import compiled
 from onesided.experiments.panels import COMPLETE, Panels
-from onesided.experiments.split import keep_entries
 from onesided.experiments.summaries import agreement, column, distinct, exponent, groups, markdown, over_seeds, where
 from onesided.fitting.moment_solution import moment_solution
 from onesided.fitting.setting import Setting
@@ -76,7 +75,7 @@ def _panel(cell: Row, panels: Panels) -> Panel:
         return synthetic.sample_fixed(truth, cell["C"], rng=cell["seed"])
     whole = panels.load(cell["panel"])
     kept = np.random.default_rng(cell["seed"]).random(whole.n_entries) < cell["share"]
-    panel = keep_entries(whole, kept)
+    panel = synthetic.keep_entries(whole, kept)
     return Panel(panel.indptr, panel.columns, panel.values / np.abs(panel.values).max(), panel.n_columns)
 
 

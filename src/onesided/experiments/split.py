@@ -17,6 +17,7 @@ from onesided.arrays import Array
 from onesided.experiments.panels import COMPLETE, Panels
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
+from onesided.synthetic import keep_entries
 
 UNUSED_ROWS = 0.1
 TRAINED = 8 / 9  # of the entries of the other rows
@@ -69,22 +70,6 @@ def cut(panel: Panel, seed: int, share: float = TRAINED) -> Split:
         rows, held_out = rows[chosen], held_out[chosen]
     unused = moments_of(panel.take_rows(np.sort(shuffled[:n_unused])))
     return Split(train, rows, used.columns[held_out], used.values[held_out].astype(np.float64), unused)
-
-
-def keep_entries(panel: Panel, kept: Array) -> Panel:
-    """The panel with the entries that a mask over them keeps; rows and columns stay.
-
-    >>> keep_entries(Panel.from_dense([[1.0, 2.0], [3.0, 4.0]]), np.array([True, False, False, True]))
-    Panel(2 rows × 2 columns, 2 entries)
-    """
-    return Panel(
-        np.concatenate([[0], np.cumsum(kept)])[panel.indptr],
-        panel.columns[kept],
-        panel.values[kept],
-        panel.n_columns,
-        row_ids=panel.row_ids if panel.has_row_ids else None,
-        column_ids=panel.column_ids if panel.has_column_ids else None,
-    )
 
 
 def moments_of(panel: Panel) -> PairMoments:

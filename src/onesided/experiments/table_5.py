@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.methods import SETTINGS
-from onesided.experiments.panels import MOVIELENS, Panels
+from onesided.experiments.panels import Panels
 from onesided.experiments.recovery import DEFINED, HELD_OUT, by_method, in_words, measure
 from onesided.experiments.summaries import column, distinct, groups, mean, tables, where
-from onesided.experiments.table_3 import largest_movielens
+from onesided.experiments.table_3 import without_smaller
 
 RANKED = ("Hájek-GD", "OneSidedCompletion of that rank")
 SCORES = {"published_error": "published error of T", HELD_OUT: "held-out error of T", "rmse": "RMSE of M"}
 
 
 def cells(settings: Settings, panels: Panels) -> list[Row]:
-    names = panels.names
-    others = set(MOVIELENS) - {largest_movielens(names)}
     return [
         {"panel": name, "seed": seed, "method": method, "rank": rank}
         for seed in range(settings["seeds"])
-        for name in names
-        if name not in others
+        for name in without_smaller(panels.names)
         for rank in settings["ranks"]
         for method in RANKED
     ]

@@ -161,9 +161,9 @@ def draw(rows: list[Row], figure: Figure) -> None:
             axis, most = line_of_axes[position], max(distinct(rows, "times"))
             for (times, rank), group in _kinds(rows, panel):
                 if (rank == USUAL) if by_n else (times == most):
-                    spread = [deviation(points, "error") for _, points in groups(group, "sigma")]
-                    label = f"n = {times} d" if by_n else f"r = {rank}"
-                    axis.errorbar(*means(group, "sigma", "error"), spread, label=label)
+                    sigmas, heights = means(group, "sigma", "error")
+                    spread = [deviation(where(group, sigma=sigma), "error") for sigma in sigmas]
+                    axis.errorbar(sigmas, heights, spread, label=f"n = {times} d" if by_n else f"r = {rank}")
             axis.set(xlabel="noise σ on an entry", title=f"{panel['generator']}, C = {panel['C']}", ylim=(0, None))
             axis.set_xticks([0.0, max(distinct(rows, "sigma"))])
             axis.legend(fontsize=8)

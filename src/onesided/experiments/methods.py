@@ -91,7 +91,7 @@ def compiled(method: str, dtype: np.dtype[Any]) -> None:
 
 
 def _by(make: Callable[[Panel, int, int], Any]) -> Method:
-    """A method of an estimator, which predicts rows from their entries, or completes the matrix it was fitted to."""
+    """The method of an estimator, which predicts rows from their entries or completes the matrix it was fitted to."""
 
     def fitted(panel: Panel, rank: int, seed: int) -> Fitted:
         model = make(panel, rank, seed)

@@ -49,7 +49,7 @@ def groups(rows: Iterable[Row], *names: str) -> list[tuple[tuple[Any, ...], list
     return list(found.items())
 
 
-def means(rows: Iterable[Row], by: str, name: str) -> tuple[list[Any], list[float]]:
+def means(rows: Sequence[Row], by: str, name: str) -> tuple[list[Any], list[float]]:
     """The values that ``by`` takes, ascending, and the mean of another value over the rows of each.
 
     >>> means([{"d": 20, "e": 0.5}, {"d": 10, "e": 0.25}, {"d": 20, "e": 1.5}], "d", "e")
@@ -140,7 +140,7 @@ def tables(header: Sequence[str], lines: dict[str, list[list[Any]]]) -> str:
 
 
 def agreement(holds: Sequence[bool], mainly: bool | None = None) -> str:
-    """How a verdict begins: whether all claims hold, or at least the main one; unless one is, any of them.
+    """How a verdict begins: whether all claims hold, or at least the main one (any, where none is named).
 
     >>> agreement([True, True]), agreement([True, False]), agreement([True, False], False)
     ('Agrees', 'Agrees in part', 'Does not agree')

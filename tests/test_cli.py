@@ -576,7 +576,7 @@ def test_interrupted_while_fitting(home: Path, tmp_path: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     for target in (
-        "onesided.fitting.selection.moment_solution",
+        "onesided.fitting.row_space.moment_solution",
         "safetensors.numpy.save",
         "onesided.panels.table_files.open_table",
     ):

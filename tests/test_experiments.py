@@ -17,7 +17,7 @@ from onesided.experiments import NAMES, NOT_EXPERIMENTS, experiment, metrics, pa
 from onesided.experiments.experiment import Expectation, Experiment, run
 from onesided.experiments.panels import Panels
 from onesided.experiments.split import cut, moments_of
-from onesided.experiments.summaries import markdown, mean_and_deviation
+from onesided.experiments.summaries import markdown, over_seeds
 from onesided.pairs.moments import PairMoments, hajek
 from tests.conftest import random_panel
 
@@ -236,13 +236,13 @@ def test_errors_by_their_definitions():
     assert found["published_error"] == pytest.approx(distance / on.sum())
     assert found["error_against_all_data"] == pytest.approx(distance / np.linalg.norm(measured))
     assert metrics.size(moments) == on.sum()
-    error = metrics.squared_error_on_omega(moments, hajek(moments), L)
-    assert error == pytest.approx(distance**2 / on.sum())
-    assert metrics.relative_error_on_omega(moments, hajek(moments), L) == pytest.approx(distance / np.linalg.norm(L))
+    errors = metrics.errors_on_omega(moments, hajek(moments), L[moments.pairs()], np.linalg.norm(L))
+    assert errors["squared_error"] == pytest.approx(distance**2 / on.sum())
+    assert errors["relative_error"] == pytest.approx(distance / np.linalg.norm(L))
 
 
 def test_one_seed_has_no_deviation():
-    assert mean_and_deviation([{"e": 0.5}], "e") == "0.5"
+    assert over_seeds([{"e": 0.5}], "e") == "0.5"
 
 
 DOCS = Path(__file__).parents[1] / "docs"

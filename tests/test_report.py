@@ -27,9 +27,7 @@ from onesided.model.similarity import deviations
 from onesided.pairs.moments import PairMoments
 from onesided.panels.packed.format import write_packed
 from onesided.report import held_out, pair_errors
-from onesided.report.bands import REPLICATES, SpectrumBands, beat_rank_zero
-from onesided.report.column_map import ColumnMap
-from onesided.report.components import Components
+from onesided.report.components import ColumnMap, Components
 from onesided.report.data import DataSection, bins
 from onesided.report.formatting import fixed, number, percent_with_error, share, with_error
 from onesided.report.held_out import Coverage
@@ -38,7 +36,7 @@ from onesided.report.provenance import ProvenanceSection
 from onesided.report.quality import QualitySection, _verdict
 from onesided.report.report import Report
 from onesided.report.row_space import RowSpaceSection
-from onesided.report.spectrum import spectrum
+from onesided.report.spectrum import REPLICATES, SpectrumBands, beat_rank_zero, spectrum
 from onesided.report.style import DARK, LIGHT
 from onesided.report.svg import VARIABLES, drawn, label_points
 
@@ -225,14 +223,14 @@ def test_bands_are_left_out_with_a_reason(model, panel, monkeypatch):
     assert "do not predict better" in SpectrumBands.of(model, panel, 2, earned=False).why_not
     few = panel.take_rows(np.arange(30))  # 30 rows of 6 × 5 pairs, among 14 × 13
     assert "4.9 rows have a pair of columns on average" in SpectrumBands.of(model, few, 2, earned=True).why_not
-    monkeypatch.setattr("onesided.report.bands.MOST_WORK", 100)
+    monkeypatch.setattr("onesided.report.spectrum.MOST_WORK", 100)
     assert "would take minutes" in SpectrumBands.of(model, panel, 2, earned=True).why_not
     assert SpectrumBands.of(model, panel, 0).why_not == ""
     monkeypatch.undo()
-    monkeypatch.setattr("onesided.report.bands.bootstrap", lambda *a, **k: replace(bootstrap(*a, **k), unsettled=20))
+    monkeypatch.setattr("onesided.report.spectrum.bootstrap", lambda *a, **k: replace(bootstrap(*a, **k), unsettled=20))
     assert "did not settle" in SpectrumBands.of(model, panel, 2, earned=True).why_not
-    monkeypatch.setattr("onesided.report.bands.FIRM", 0.0)
-    monkeypatch.setattr("onesided.report.bands.bootstrap", bootstrap)
+    monkeypatch.setattr("onesided.report.spectrum.FIRM", 0.0)
+    monkeypatch.setattr("onesided.report.spectrum.bootstrap", bootstrap)
     assert "firmest direction" in SpectrumBands.of(model, panel, 2, earned=True).why_not
 
 
@@ -298,13 +296,11 @@ def test_one_of_a_kind_is_not_many():
     rng = np.random.default_rng(0)
     whole = rng.normal(size=(600, 7)) @ rng.normal(size=(7, 20)) + 0.3 * rng.normal(size=(600, 20))
     model = fitted(Panel.from_dense(whole), 7, center="columns", diagonal="free", refine="none", blend=None)
-    found = RowSpaceSection.of(
-        model, ColumnNames(model.column_ids_, {}), Components.of(model.row_space_), SpectrumBands()
-    )
+    found = RowSpaceSection(model, ColumnNames(model.column_ids_, {}), Components.of(model.row_space_), SpectrumBands())
     assert "1 component of smaller eigenvalue is not shown." in found.html()
     factor = model.factor_ * np.r_[np.ones(6), 1e-3]
-    model.factor_ = factor
-    faint = RowSpaceSection.of(
+    model.row_space_ = replace(model.row_space_, factor=factor)
+    faint = RowSpaceSection(
         model, ColumnNames(model.column_ids_, {}), Components.of(model.row_space_), SpectrumBands()
     ).html()
     assert "1 has less than 0.1% of the components' variance, and is left out here" in faint
@@ -448,7 +444,7 @@ def test_the_number_of_entries_is_not_on_a_private_page(odd):
     assert not re.search(r"\b480\b", re.sub(r"<svg .*?</svg>", "", report.html(), flags=re.DOTALL))
     assert "one for each entry" in report.html()
     assert report.to_dict()["made"]["privacy"]["releases"][0]["numbers"] is None
-    assert report.provenance.account.releases[0].numbers == 480  # the model's own account is as it was
+    assert report.provenance.model.privacy_.releases[0].numbers == 480  # the model's own account is as it was
     assert odd("private").to_dict()["made"]["privacy"]["releases"][0]["numbers"] > 0
 
 
@@ -459,8 +455,8 @@ def test_a_local_model_counts_no_column():
         row[rng.choice(28, 4, replace=False)] = rng.uniform(1, 5, 4)
     plan = Privacy(epsilon=5.0, delta=1e-3, bounds=(1, 5), max_entries=4, columns=range(30), mechanism="local")
     model = fitted(Panel.from_dense(dense), 1, center="columns", diagonal="free", privacy=plan, refine="none")
-    model.factor_ = np.ones((30, 1))
-    naming = RowSpaceSection.of(
+    model.row_space_ = replace(model.row_space_, factor=np.ones((30, 1)))
+    naming = RowSpaceSection(
         model, ColumnNames(model.column_ids_, {}), Components.of(model.row_space_), SpectrumBands()
     )._naming()
     assert "Left out: 2 columns of 30, never seen, or never beside another." in naming
@@ -531,7 +527,7 @@ def test_why_measurements_are_not_averaged_in(panel):
         center = options.pop("center", "columns")
         found = fitted(rows, 1, center=center, diagonal="free", refine="none", **options)
         return {
-            name: one for name, one in ProvenanceSection.of(found, panel=rows)._fit() if name.startswith("measured")
+            name: one for name, one in ProvenanceSection(found, panel=rows)._fit() if name.startswith("measured")
         }.values()
 
     assert set(told(panel, blend=None)) == {"not averaged in: it was not asked for, blend being none"}
@@ -548,7 +544,7 @@ def test_why_measurements_are_not_averaged_in(panel):
         "not averaged in: the model has no means",
     ]
     bare = fitted(few, 1, center="columns", diagonal="free")
-    assert "without the panel it cannot be told" in ProvenanceSection.of(bare).html()
+    assert "without the panel it cannot be told" in ProvenanceSection(bare).html()
 
 
 def test_a_mean_that_no_row_has_is_defined(report):

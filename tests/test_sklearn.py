@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
-from sklearn.base import clone
+import sklearn
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -54,3 +58,12 @@ def test_output_as_a_data_frame(library):
     assert list(out.columns) == ["onesidedcompletion0", "onesidedcompletion1"]
     assert model.column_ids_.tolist() == [f"c{k}" for k in range(8)]
     assert model.second_moment_["c0", "c1"].status == "measured"
+
+
+def test_what_is_not_public_of_scikit_learn_is_still_there():
+    """It was there in 1.6 and in 1.9. Should it go, ``estimators/parameters.py`` is the one place to change."""
+    version = f"scikit-learn {sklearn.__version__}"
+    assert find_spec("sklearn.utils._param_validation") is not None, f"ranges of parameters are gone in {version}"
+    validation = import_module("sklearn.utils._param_validation")
+    for owner, name in ((validation, "Interval"), (validation, "StrOptions"), (BaseEstimator, "_validate_params")):
+        assert hasattr(owner, name), f"{name} is gone in {version}"

@@ -32,6 +32,7 @@ import numpy as np
 
 from onesided.arrays import Array
 from onesided.errors import InputError, counted, examples, shown
+from onesided.panels.ids import plain_id
 
 SEPARATORS = ("::", "\t", ",", ";", "|")
 TITLES = ("title", "name", "label", "question", "text")
@@ -50,9 +51,11 @@ class ColumnNames:
     given: dict[Any, str]
 
     def __getitem__(self, position: int) -> str:
-        column_id = self.column_ids[position]
-        column_id = column_id.item() if isinstance(column_id, np.generic) else column_id
-        return self.given.get(column_id, str(column_id))
+        return self.called(self.column_ids[position])
+
+    def called(self, column_id: Any) -> str:
+        """The name of a column by its id."""
+        return self.given.get(plain_id(column_id), str(column_id))
 
     @property
     def named(self) -> int:
@@ -79,11 +82,8 @@ class ColumnNames:
             more = ", …" if len(parts) > 5 else ""
             raise InputError(f"{len(parts):,} columns have {typed!r} in their names: {listed}{more}; type more of one")
         near = get_close_matches(wanted, folded, n=3, cutoff=0.5)
-        hint = (
-            f"nearest: {', '.join(repr(names[folded.index(column_id)]) for column_id in near)}"
-            if near
-            else "none is near"
-        )
+        nearest = ", ".join(repr(names[folded.index(name)]) for name in near)
+        hint = f"nearest: {nearest}" if near else "none is near"
         unnamed = "" if self.given else "; to find columns by name, give a table of names"
         raise InputError(f"no column is called {typed!r}; {hint}; ids are such as {examples(self.column_ids)}{unnamed}")
 

@@ -228,12 +228,21 @@ def sample_snowball(panel: Panel, rate: float, *, rng: Seed) -> Panel:
     for rows, here in _row_blocks(panel.indptr):
         p = np.repeat(rate * counts[rows] / d, counts[rows])
         chosen[here] = rng.random(len(p)) < p
+    return keep_entries(panel, chosen)
+
+
+def keep_entries(panel: Panel, chosen: Array) -> Panel:
+    """The panel with the entries that a mask over them keeps; rows, columns, ids and weights stay.
+
+    >>> keep_entries(Panel.from_dense([[1.0, 2.0], [3.0, 4.0]]), np.array([True, False, False, True]))
+    Panel(2 rows × 2 columns, 2 entries)
+    """
     kept = np.flatnonzero(chosen)
     return Panel(
         np.searchsorted(kept, panel.indptr),
         panel.columns[kept],
         panel.values[kept],
-        d,
+        panel.n_columns,
         row_ids=panel.row_ids if panel.has_row_ids else None,
         column_ids=panel.column_ids if panel.has_column_ids else None,
         row_weights=panel.row_weights,

@@ -41,9 +41,8 @@ def _ending_on_signals() -> Iterator[None]:
     def end(number: int, _: Any) -> None:
         raise SystemExit(128 + number)
 
-    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    if current_thread() is not main_thread():
-        signals = []
+    names = ("SIGTERM", "SIGHUP") if current_thread() is main_thread() else ()
+    signals = [getattr(signal, name) for name in names if hasattr(signal, name)]
     before = {number: signal.signal(number, end) for number in signals if signal.getsignal(number) is signal.SIG_DFL}
     try:
         yield
@@ -65,7 +64,12 @@ class _Group(click.Group):
             raise click.ClickException(str(error)) from error
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+COMMANDS = [data, demo, doctor, fit, impute, inspect, pack, privacy, project, recommend, report, reproduce, similar]
+
+
+@click.group(
+    cls=_Group, commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
 @click.version_option(__version__, prog_name="onesided")
 def main() -> None:
     """Recover what rows have in common when no row can be completed, and fill in what can be filled in.
@@ -79,21 +83,3 @@ def main() -> None:
         onesided fit ratings.csv -o movies.onesided
         onesided impute movies.onesided new-rows.csv -o filled.csv
     """
-
-
-for command in (
-    data,
-    demo,
-    doctor,
-    fit,
-    impute,
-    inspect,
-    pack,
-    privacy,
-    project,
-    recommend,
-    report,
-    reproduce,
-    similar,
-):
-    main.add_command(command)

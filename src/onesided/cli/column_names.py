@@ -20,31 +20,30 @@ names_option = click.option(
 )
 
 
-def names_of(model: OneSidedCompletion, names_table: str | None) -> ColumnNames:
-    """The names of a model's columns, their ids without a table; says on stderr how many have a name."""
+def load_named(model: str, names_table: str | None) -> tuple[OneSidedCompletion, ColumnNames]:
+    """A model and its columns' names, their ids without a table; says on stderr how many have a name."""
     from onesided.column_names import ColumnNames, read_column_names
+    from onesided.estimators.completion import OneSidedCompletion
 
+    fitted = OneSidedCompletion.load(model)
+    columns = fitted.column_ids_
     if names_table is None:
-        return ColumnNames(model.column_ids_, {})
-    names = read_column_names(names_table, model.column_ids_)
-    missing = len(model.column_ids_) - names.named
-    if missing:
-        click.echo(f"{names_table} names {names.named:,} of {len(model.column_ids_):,} columns", err=True)
-    return names
+        return fitted, ColumnNames(columns, {})
+    names = read_column_names(names_table, columns)
+    if names.named < len(columns):
+        click.echo(f"{names_table} names {names.named:,} of {len(columns):,} columns", err=True)
+    return fitted, names
 
 
-def labelled(names: ColumnNames, position: int) -> dict[str, Any]:
+def labelled(names: ColumnNames, column_id: Any) -> dict[str, Any]:
     """A column's id, and its name where that is another."""
-    column_id = names.column_ids[position]
-    label = {"id": column_id.item() if hasattr(column_id, "item") else column_id}
-    return label if names[position] == str(label["id"]) else label | {"name": names[position]}
+    name = names.called(column_id)
+    return {"id": column_id} if name == str(column_id) else {"id": column_id, "name": name}
 
 
 def print_table(header: tuple[str, ...], lines: Sequence[tuple[str, ...]]) -> None:
     """Lines under a header: the first field to the left, the others to the right."""
     widths = [max(len(line[k]) for line in [header, *lines]) for k in range(len(header))]
-    for line in [header, *lines]:
-        first, *others = (
-            cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(line, widths, strict=True))
-        )
-        click.echo("  ".join([first, *others]).rstrip())
+    for first, *others in [header, *lines]:
+        cells = [first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]
+        click.echo("  ".join(cells).rstrip())

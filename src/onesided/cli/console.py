@@ -107,7 +107,5 @@ def _in_words(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, list):
-        if not value:
-            return "–"
-        return ", ".join(_in_words(item) for item in value)
+        return ", ".join(map(_in_words, value)) or "–"
     return str(value)

@@ -48,23 +48,16 @@ def list_datasets(as_json: bool) -> None:
         return
     click.echo(f"{'name':<20} {'rows':>9} × {'columns':<9} {'entries':>10}")
     for dataset in listed:
-        counts = (
-            f"{dataset['rows']:>9,} × {dataset['columns']:<9,} {dataset['entries']:>10,}"
-            if dataset["rows"]
-            else "as in the file"
-        )
+        counts = "as in the file"
+        if dataset["rows"]:
+            counts = f"{dataset['rows']:>9,} × {dataset['columns']:<9,} {dataset['entries']:>10,}"
         click.echo(f"{dataset['name']:<20} {counts}\n    {dataset['licence']}\n    {dataset['page']}")
 
 
 @data.command()
 @click.argument("name")
 @click.option(
-    "--to",
-    "folder",
-    type=click.Path(exists=True, file_okay=False),
-    default=".",
-    show_default=True,
-    help="The folder to put the file in.",
+    "--to", "folder", type=click.Path(exists=True, file_okay=False), default=".", help="The folder to put the file in."
 )
 @json_option
 def get(name: str, folder: str, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from onesided.cli.console import passes, print_result
-from onesided.cli.options import json_option
+from onesided.cli.options import NATURAL, json_option
 
 
 @click.command()
@@ -14,10 +14,9 @@ from onesided.cli.options import json_option
     "--output",
     type=click.Path(),
     default="onesided-demo.png",
-    show_default=True,
     help="Where to draw the picture: .png, .svg or .pdf.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the choice of pixels.")
+@click.option("--seed", type=NATURAL, default=0, help="Seed of the choice of pixels.")
 @json_option
 def demo(output: str, seed: int, as_json: bool) -> None:
     """Recover handwritten digits from 8 pixels each.

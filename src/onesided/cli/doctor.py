@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pyarrow", "safetensors")
 EXTRAS = {"matplotlib": "report", "duckdb": "pack", "torch": "gpu", "triton": "gpu", "ray": "cluster"}
+WRONG = "WRONG: they differ from the reference; please report"
 
 
 @click.command()
@@ -49,15 +50,14 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
             package = f"'onesided[{EXTRAS[name]}]'" if name in EXTRAS else name
             result[name] = f"not installed; pip install {package}"
     try:
-        works = _kernels_agree()
-        result["kernels"] = "compiled and correct" if works else "WRONG: they differ from the reference; please report"
+        works = _agrees(lambda panel: panel)
+        result["kernels"] = "compiled and correct" if works else WRONG
     except Exception as error:  # a broken installation is what this command is for
         works = False
         result["kernels"] = f"BROKEN: {type(error).__name__}: {error}"
     result["gpu"], gpu_works = _gpu()
-    works = works and gpu_works
     print_result(result, as_json)
-    ctx.exit(0 if works else 1)
+    ctx.exit(0 if works and gpu_works else 1)
 
 
 def _gpu() -> tuple[str, bool]:
@@ -76,17 +76,9 @@ def _gpu() -> tuple[str, bool]:
     try:
         fused = "fused kernels" if gpu.fused_for(torch.zeros(1, device="cuda")) else "plain kernels, without Triton"
         works = _agrees(lambda panel: panel.at(GpuPlace(panel, torch.device("cuda"))))
-        return (
-            f"{name}: {fused}, {'correct' if works else 'WRONG: they differ from the reference; please report'}",
-            works,
-        )
+        return f"{name}: {fused}, {'correct' if works else WRONG}", works
     except Exception as error:
         return f"{name}: BROKEN: {type(error).__name__}: {error}", False
-
-
-def _kernels_agree() -> bool:
-    """Whether the compiled row pass computes what the reference says."""
-    return _agrees(lambda panel: panel)
 
 
 def _agrees(placed: Callable[[Panel], Panel]) -> bool:

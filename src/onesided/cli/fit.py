@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onesided.cli.console import passes, print_result
-from onesided.cli.options import TABLE_OR_PANEL, json_option, option, taking
+from onesided.cli.options import NATURAL, POSITIVE, TABLE_OR_PANEL, json_option, one_of, option, taking
 from onesided.cli.privacy_options import PrivacyOptions
 from onesided.cli.reading import ReadingOptions, read_panel
 from onesided.errors import InputError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def _rank(context: click.Context, parameter: click.Parameter, given: Any) -> int | str:
     """A whole number that is not negative, or "auto"."""
-    return "auto" if given == "auto" else int(click.IntRange(min=0).convert(given, parameter, context))
+    return "auto" if given == "auto" else int(NATURAL.convert(given, parameter, context))
 
 
 @dataclass(frozen=True)
@@ -38,44 +38,32 @@ class ModelOptions:
         metavar="NUMBER|auto",
         callback=_rank,
         default="auto",
-        show_default=True,
         help="Dimensions of the row space; 0 for means and row effects alone.",
     )
     center: Any = option(
         "--center",
-        type=click.Choice(["auto", "none", "columns", "both"]),
-        default="auto",
-        show_default=True,
+        **one_of("auto", "none", "columns", "both"),
         help="What is in the model beside the row space: nothing, column means, or row effects too.",
     )
     diagonal: Any = option(
         "--diagonal",
-        type=click.Choice(["auto", "free", "fit"]),
-        default="auto",
-        show_default=True,
+        **one_of("auto", "free", "fit"),
         help="Whether columns vary on their own, too (free), or rows lie all but exactly in the row space (fit).",
     )
     refine: Any = option(
         "--refine",
-        type=click.Choice(["auto", "none", "variational"]),
-        default="auto",
-        show_default=True,
+        **one_of("auto", "none", "variational"),
         help="Whether the first solution, from pairs of columns, is refined by a model of whole rows; auto: where "
         "memory allows.",
     )
     max_passes: int = option(
-        "--max-passes",
-        type=click.IntRange(min=1),
-        default=300,
-        show_default=True,
-        help="Passes over the rows for the first solution, at most.",
+        "--max-passes", type=POSITIVE, default=300, help="Passes over the rows for the first solution, at most."
     )
     random_state: int = option(
         "--seed",
         "random_state",
-        type=click.IntRange(min=0),
+        type=NATURAL,
         default=0,
-        show_default=True,
         help="Seed of all that is random, but for the noise of a private fit.",
     )
 
@@ -86,9 +74,7 @@ class MachineOptions:
 
     engine: Any = option(
         "--engine",
-        type=click.Choice(["local", "ray"]),
-        default="local",
-        show_default=True,
+        **one_of("local", "ray"),
         help="Whether passes run on this machine, or on a Ray cluster, which also reads folders of Parquet files.",
     )
     address: str | None = option(
@@ -99,7 +85,6 @@ class MachineOptions:
     device: str = option(
         "--device",
         default="cpu",
-        show_default=True,
         metavar="cpu|cuda|auto",
         help="Where passes run: the processor, a GPU (cuda, or cuda:1 for the second), or auto: a GPU if there is one "
         "and the table has a million entries.",
@@ -198,7 +183,6 @@ def fit(
 
     if machine.address is not None and machine.engine != "ray":
         raise click.UsageError("--address is that of a Ray cluster, and goes with --engine ray")
-
     check_output(output, inputs=[table])
     plan = privacy.fit_plan()
     if machine.engine == "ray":
@@ -208,13 +192,8 @@ def fit(
     if plan is not None:
         plan = _as_in(plan, panel.column_ids)
     began = perf_counter()
-    model = OneSidedCompletion(
-        **asdict(setting),
-        engine=machine.engine,
-        device=machine.device,
-        deterministic=machine.deterministic,
-        privacy=plan,
-    )
+    placed = {name: value for name, value in asdict(machine).items() if name != "address"}
+    model = OneSidedCompletion(**asdict(setting), **placed, privacy=plan)
     _fit(model, panel, keeping.checkpoint, state)
     seconds = perf_counter() - began
     model.save(output, panel=not (keeping.without_panel or Path(table).is_dir()))
@@ -228,6 +207,7 @@ def fit(
                 err=True,
             )
         return
+    ended = model.refinement_
     print_result(
         {
             "model": output,
@@ -240,14 +220,13 @@ def fit(
             "rank": model.rank_,
             "center": model.center_,
             "diagonal": model.diagonal_,
-            **_refinement(model),
+            "refinement_passes": ended.passes if ended else 0,
+            "refinement_change": ended.change if ended else None,
             **_held_out(model),
             "solver": model.solve_.message if not as_json else model.solve_.status,
             "passes": model.solve_.passes,
             "seconds": seconds,
-            "eigenvalues": _eigenvalues(model),
-            "row_variance": model.row_variance_,
-            "noise_variance": float(model.noise_variance_.mean()),
+            **_variances(model),
         },
         as_json,
     )
@@ -297,10 +276,9 @@ def _listed(columns: str | None) -> Any:
     if columns is None or columns == "public":
         return columns
     try:
-        ids = [line.strip() for line in Path(columns).read_text(encoding="utf-8").splitlines() if line.strip()]
+        return [line.strip() for line in Path(columns).read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the columns from {columns}: {error}; expected one id to a line") from error
-    return ids
 
 
 def _as_in(plan: Privacy, ids: npt.NDArray[Any]) -> Privacy:
@@ -312,9 +290,13 @@ def _as_in(plan: Privacy, ids: npt.NDArray[Any]) -> Privacy:
     return replace(plan, columns=[int(name) for name in listed]) if whole else plan
 
 
-def _eigenvalues(model: OneSidedCompletion) -> list[float]:
-    """Of XXᵀ, as in the report; the row effect has a line of its own."""
-    return [float(value) for value in sorted((model.factor_**2).sum(axis=0), reverse=True)]
+def _variances(model: OneSidedCompletion) -> dict[str, Any]:
+    """Eigenvalues of XXᵀ, as in the report; the row effect has a line of its own."""
+    return {
+        "eigenvalues": sorted((model.factor_**2).sum(axis=0).tolist(), reverse=True),
+        "row_variance": model.row_variance_,
+        "noise_variance": float(model.noise_variance_.mean()),
+    }
 
 
 def _released(model: OneSidedCompletion, output: str) -> dict[str, Any]:
@@ -331,16 +313,8 @@ def _released(model: OneSidedCompletion, output: str) -> dict[str, Any]:
         "releases": len(account.releases),
         "rank": model.rank_,
         "center": model.center_,
-        "eigenvalues": _eigenvalues(model),
-        "row_variance": model.row_variance_,
-        "noise_variance": float(model.noise_variance_.mean()),
+        **_variances(model),
     }
-
-
-def _refinement(model: OneSidedCompletion) -> dict[str, Any]:
-    """How the variational passes ended, if there were any."""
-    ended = model.refinement_
-    return {"refinement_passes": ended.passes if ended else 0, "refinement_change": ended.change if ended else None}
 
 
 def _held_out(model: OneSidedCompletion) -> dict[str, Any]:

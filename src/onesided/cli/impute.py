@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onesided.cli.console import bar, print_result
-from onesided.cli.options import EXISTING_FILE, TABLE_OR_PANEL, json_option, taking
+from onesided.cli.options import EXISTING_FILE, TABLE_OR_PANEL, json_option, one_of, taking
 from onesided.cli.reading import ReadingOptions, read_panel
 from onesided.errors import InputError, counted, shown
 
@@ -40,9 +40,7 @@ MANY_LINES = 10_000_000
 )
 @click.option(
     "--unknown",
-    type=click.Choice(["refuse", "drop"]),
-    default="refuse",
-    show_default=True,
+    **one_of("refuse", "drop"),
     help="When a column is not in the model, or a row of --at not in TABLE: refuse the table, or drop its entries.",
 )
 @taking("reading", ReadingOptions)
@@ -65,12 +63,14 @@ def impute(
         onesided impute movies.onesided ratings.csv --at wanted.csv -o predictions.csv
     """
     from onesided.estimators.completion import OneSidedCompletion
+    from onesided.kernels.pairs import find_pairs
+    from onesided.panels.alignment import align_as_written
     from onesided.storage.atomic import check_output
 
     check_output(output, ENDINGS, inputs=[path for path in (model, table, positions) if path])
     fitted = OneSidedCompletion.load(model)
     panel, left_out = read_panel(table, reading)
-    aligned = align(panel, fitted.column_ids_, unknown)
+    aligned = align_as_written(panel, fitted.column_ids_, unknown=unknown)
     result = {"output": output, "rows": aligned.n_rows, **left_out}
     result["entries_dropped"] = panel.n_entries - aligned.n_entries
     if positions is None:
@@ -80,7 +80,7 @@ def impute(
         rows, columns, dropped = _positions(positions, aligned, unknown, reading)
         lines, parts = len(rows), _at(fitted, aligned, rows, columns)
         result["pairs_dropped"] = dropped
-        result["pairs_observed"] = _observed(aligned, rows, columns)
+        result["pairs_observed"] = int((find_pairs(aligned.indptr, aligned.columns, rows, columns) >= 0).sum())
     write_values(output, aligned, lines, parts)
     print_result(result | {"values": lines}, as_json)
 
@@ -101,20 +101,6 @@ def _check_disk(output: str, lines: int) -> None:
         )
     if lines > MANY_LINES:
         click.echo(f"Writing {lines:,} lines, about {memory_in_words(size)}; to write fewer, {instead}.", err=True)
-
-
-def _observed(panel: Panel, rows: Any, columns: Any) -> int:
-    """How many positions hold an entry."""
-    from onesided.kernels.pairs import find_pairs
-
-    return int((find_pairs(panel.indptr, panel.columns, rows, columns) >= 0).sum())
-
-
-def align(panel: Panel, column_ids: Any, unknown: Any) -> Panel:
-    """The panel over the model's columns, with the model's ids."""
-    from onesided.panels.alignment import align_as_written
-
-    return align_as_written(panel, column_ids, unknown=unknown)
 
 
 def all_values(model: OneSidedCompletion, panel: Panel) -> Iterator[Part]:

@@ -68,7 +68,6 @@ def inspect(table: str, reading: ReadingOptions, as_json: bool) -> None:
 
 
 def _lines(answer: Recoverability, left_out: dict[str, int]) -> dict[str, Any]:
-    """The numbers, one line each."""
     coverage, parts = answer.coverage, answer.parts
     error = "" if coverage.exact else f" ± {coverage.standard_error:.2g}, from {coverage.columns_counted:,} columns"
     return {

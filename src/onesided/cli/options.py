@@ -19,6 +19,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXISTING_FILE = click.Path(exists=True, dir_okay=False)
 TABLE_OR_PANEL = click.Path(exists=True)  # a packed panel is a folder
+POSITIVE, NATURAL = click.IntRange(min=1), click.IntRange(min=0)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 
@@ -27,6 +28,11 @@ def option(*names: str, **settings: Any) -> Any:
     """A field of a dataclass that the command line sets."""
     default = settings.get("default", False if settings.get("is_flag") else None)
     return field(default=default, metadata={"option": click.option(*names, **settings)})
+
+
+def one_of(*choices: str) -> dict[str, Any]:
+    """What ``option`` takes for a choice, the first being the default."""
+    return {"type": click.Choice(choices), "default": choices[0]}
 
 
 def taking(argument: str, group: type[Any]) -> Callable[[Command], Command]:

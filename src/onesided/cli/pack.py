@@ -20,7 +20,6 @@ from onesided.cli.reading import ReadingOptions
     metavar="MEGABYTES",
     type=click.IntRange(min=64),
     default=256,
-    show_default=True,
     help="Memory for the sort; the rest of the work takes some 200 MB more.",
 )
 @taking("reading", ReadingOptions)

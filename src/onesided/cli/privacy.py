@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onesided.cli.console import print_result
-from onesided.cli.options import json_option, taking
+from onesided.cli.options import POSITIVE, json_option, taking
 from onesided.cli.privacy_options import PrivacyOptions
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @taking("privacy", PrivacyOptions)
 @click.option("--rows", type=click.IntRange(min=2), required=True, help="How many people there are, roughly.")
 @click.option("--columns", type=click.IntRange(min=2), required=True, help="How many columns there are.")
-@click.option("--rank", type=click.IntRange(min=1), default=5, show_default=True, help="Dimensions of the row space.")
+@click.option("--rank", type=POSITIVE, default=5, help="Dimensions of the row space.")
 @click.option(
     "--entries", type=click.FloatRange(min=2), help="How many entries a row has on average; --max-entries if not said."
 )

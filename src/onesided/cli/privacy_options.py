@@ -21,10 +21,7 @@ class PrivacyOptions:
         "--epsilon", type=float, metavar="ε", help="Privacy budget ε for the person behind each row; usually 0.1 to 10."
     )
     delta: float | None = option(
-        "--delta",
-        type=float,
-        metavar="δ",
-        help="The chance that more may leak; below 1 / the number of rows.",
+        "--delta", type=float, metavar="δ", help="The chance that more may leak; below 1 / the number of rows."
     )
     bounds: tuple[float, float] | None = option(
         "--bounds",

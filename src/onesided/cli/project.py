@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from onesided.cli.console import print_result
-from onesided.cli.impute import ENDINGS, align, all_values, write_values
+from onesided.cli.impute import ENDINGS, all_values, write_values
 from onesided.cli.options import EXISTING_FILE, json_option, taking
 from onesided.cli.reading import ReadingOptions, read_panel
 
@@ -32,19 +32,19 @@ def project(space: str, entries: str, output: str | None, reading: ReadingOption
         onesided project published.onesided me.csv -o me-filled.csv
     """
     from onesided.estimators.completion import OneSidedCompletion
+    from onesided.panels.alignment import align_as_written
     from onesided.storage.atomic import check_output
 
     if output is not None:
         check_output(output, ENDINGS, inputs=[space, entries])
     model = OneSidedCompletion.load(space)
     panel, _ = read_panel(entries, reading)
-    rows = align(panel, model.column_ids_, "drop")
-    coordinates = model.transform(rows)
+    rows = align_as_written(panel, model.column_ids_, unknown="drop")
     result: dict[str, Any] = {
         "rows": [str(row) for row in rows.row_ids.tolist()],
         "entries_used": rows.n_entries,
         "entries_unknown": panel.n_entries - rows.n_entries,
-        "coordinates": [[float(row) for row in line] for line in coordinates],
+        "coordinates": model.transform(rows).tolist(),
     }
     if output is not None:
         write_values(output, rows, rows.n_rows * rows.n_columns, all_values(model, rows))

@@ -7,14 +7,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from onesided.cli.console import bar
-from onesided.cli.options import option
+from onesided.cli.options import one_of, option
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from onesided.panels.panel import Panel
     from onesided.panels.refusals import Duplicates, NonFinite
 
@@ -34,16 +30,12 @@ class ReadingOptions:
     value: str | None = option("--value", metavar="NAME", help="Its column of values; likewise (rating, score, ...).")
     duplicates: Duplicates = option(
         "--duplicates",
-        type=click.Choice(["refuse", "mean", "sum", "last"]),
-        default="refuse",
-        show_default=True,
+        **one_of("refuse", "mean", "sum", "last"),
         help="When a (row, column) pair appears more than once: refuse the table, or merge its values.",
     )
     non_finite: NonFinite = option(
         "--non-finite",
-        type=click.Choice(["refuse", "drop"]),
-        default="refuse",
-        show_default=True,
+        **one_of("refuse", "drop"),
         help="When a value is missing (empty, NA, NULL), NaN or infinite: refuse the table, or drop the entry.",
     )
 
@@ -63,16 +55,17 @@ def read_panel(path: str, reading: ReadingOptions) -> tuple[Panel, dict[str, int
 
     A packed panel is opened as it is: how its tables were to be read was said when it was packed.
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     from onesided.errors import InputError
     from onesided.panels.packed.format import HEADER, is_packed, load_packed
     from onesided.panels.panel import Panel
     from onesided.panels.table_files import open_table
 
     if Path(path).is_dir():
-        if reading.given:
-            raise InputError(
-                f"{reading.given} cannot be said of {path}, a packed panel: say it to pack, or leave it out"
-            )
+        if given := reading.given:
+            raise InputError(f"{given} cannot be said of {path}, a packed panel: say it to pack, or leave it out")
         if not is_packed(path):
             raise InputError(
                 f"{path} is not a packed panel: it has no {HEADER}; a folder of Parquet files is read by onesided fit "
@@ -82,33 +75,21 @@ def read_panel(path: str, reading: ReadingOptions) -> tuple[Panel, dict[str, int
     with bar("Reading") as report:
         table = open_table(path, row=reading.row, column=reading.column, value=reading.value, progress=report)
         assert table.value is not None
-        tally = _Tally()
+        lines = finite = 0
+
+        def counted() -> Iterator[pa.RecordBatch]:
+            nonlocal lines, finite
+            for batch in table.reader:
+                lines += batch.num_rows
+                finite += pc.sum(pc.is_finite(batch.column(table.value)), min_count=0).as_py()
+                yield batch
+
         panel = Panel.from_table(
-            tally.over(table.reader, table.value),
+            pa.RecordBatchReader.from_batches(table.reader.schema, counted()),
             row=table.row,
             column=table.column,
             value=table.value,
             duplicates=reading.duplicates,
             non_finite=reading.non_finite,
         )
-    return panel, {"lines_dropped": tally.lines - tally.finite, "lines_merged": tally.finite - panel.n_entries}
-
-
-@dataclass
-class _Tally:
-    """The lines of a table, and those with a finite value, counted as they pass."""
-
-    lines: int = 0
-    finite: int = 0
-
-    def over(self, reader: pa.RecordBatchReader, value: str) -> pa.RecordBatchReader:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            for batch in reader:
-                self.lines += batch.num_rows
-                self.finite += pc.sum(pc.is_finite(batch.column(value)), min_count=0).as_py()
-                yield batch
-
-        return pa.RecordBatchReader.from_batches(reader.schema, batches())
+    return panel, {"lines_dropped": lines - finite, "lines_merged": finite - panel.n_entries}

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onesided.cli.column_names import labelled, names_of, names_option, print_table
+from onesided.cli.column_names import labelled, load_named, names_option, print_table
 from onesided.cli.console import print_result
-from onesided.cli.impute import align
-from onesided.cli.options import EXISTING_FILE, TABLE_OR_PANEL, json_option, taking
+from onesided.cli.options import EXISTING_FILE, POSITIVE, TABLE_OR_PANEL, json_option, one_of, taking
 from onesided.cli.reading import ReadingOptions, read_panel
 from onesided.errors import InputError, examples
 
 if TYPE_CHECKING:
-    from onesided.estimators.completion import OneSidedCompletion
     from onesided.panels.panel import Panel
 
 
@@ -23,12 +21,10 @@ if TYPE_CHECKING:
 @click.argument("model", type=EXISTING_FILE)
 @click.argument("table", type=TABLE_OR_PANEL, required=False)
 @click.option("--row-id", metavar="ID", help="The row to recommend for; not needed where TABLE has one row alone.")
-@click.option("-n", "number", type=click.IntRange(min=1), default=10, show_default=True, help="How many columns.")
+@click.option("-n", "number", type=POSITIVE, default=10, help="How many columns.")
 @click.option(
     "--unknown",
-    type=click.Choice(["refuse", "drop"]),
-    default="refuse",
-    show_default=True,
+    **one_of("refuse", "drop"),
     help="When the row has entries in columns that are not in the model: refuse them, or drop them.",
 )
 @names_option
@@ -55,19 +51,21 @@ def recommend(
         onesided recommend movies.onesided --row-id 17 --names movies.dat
         onesided recommend movies.onesided my-ratings.csv
     """
-    from onesided.estimators.completion import OneSidedCompletion
+    from onesided.panels.alignment import align_as_written
 
-    fitted = OneSidedCompletion.load(model)
-    names = names_of(fitted, names_table)
-    panel = _panel(fitted, model, table, unknown, reading)
+    fitted, names = load_named(model, names_table)
+    if table is not None:
+        panel = align_as_written(read_panel(table, reading)[0], fitted.column_ids_, unknown=unknown)
+    elif fitted.second_moment_.panel is not None:
+        panel = fitted.second_moment_.panel.to_panel()
+    else:
+        raise InputError(f"{model} holds no rows: name a table with those to recommend for")
     row = _row(panel, row_id, table or model)
     best = fitted.recommend(row, number)[0]
-    positions = {column_id: position for position, column_id in enumerate(fitted.column_ids_.tolist())}
     row_name: Any = row.row_ids[:1].tolist()[0]
     if as_json:
         recommended = [
-            labelled(names, positions[column.id])
-            | {"value": column.value, "standard_deviation": column.standard_deviation}
+            labelled(names, column.id) | {"value": column.value, "standard_deviation": column.standard_deviation}
             for column in best
         ]
         print_result({"row": row_name, "entries": row.n_entries, "recommended": recommended}, as_json)
@@ -77,35 +75,21 @@ def recommend(
     if not best:
         click.echo(f"There is nothing to recommend to {row_name}: no unseen column is linked to this row's entries.")
         return
-    decimals = _decimals(min(column.standard_deviation for column in best))
+    # So many that a standard deviation has two digits, and none before large numbers run out of them.
+    deviation = min(column.standard_deviation for column in best)
+    decimals = min(max(1 - floor(log10(deviation)), 0), 12) if deviation > 0 else 3
     lines = [
-        (names[positions[column.id]], *(f"{value:.{decimals}f}" for value in (column.value, column.standard_deviation)))
+        (names.called(column.id), f"{column.value:.{decimals}f}", f"{column.standard_deviation:.{decimals}f}")
         for column in best
     ]
     print_table((f"for {row_name}", "value", "standard deviation"), lines)
 
 
-def _decimals(deviation: float) -> int:
-    """So many that a standard deviation has two digits, and none before large numbers run out of them."""
-    return min(max(1 - floor(log10(deviation)), 0), 12) if deviation > 0 else 3
-
-
-def _panel(model: OneSidedCompletion, path: str, table: str | None, unknown: Any, reading: ReadingOptions) -> Panel:
-    """The rows to choose from, over the model's columns."""
-    if table is not None:
-        return align(read_panel(table, reading)[0], model.column_ids_, unknown)
-    if model.second_moment_.panel is None:
-        raise InputError(f"{path} holds no rows: name a table with those to recommend for")
-    return model.second_moment_.panel.to_panel()
-
-
 def _row(panel: Panel, row_id: str | None, where: str) -> Panel:
-    """The panel of one row."""
     if row_id is None:
         if panel.n_rows != 1:
-            raise InputError(
-                f"{where} has {panel.n_rows:,} rows; say which with --row-id, for example {panel.row_ids[0]}"
-            )
+            first = panel.row_ids[0]
+            raise InputError(f"{where} has {panel.n_rows:,} rows; say which with --row-id, for example {first}")
         return panel
     ids = [str(value) for value in panel.row_ids.tolist()]
     if row_id not in ids:

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import click
 
-from onesided.cli.column_names import names_of, names_option
+from onesided.cli.column_names import load_named, names_option
 from onesided.cli.console import bar, print_result
-from onesided.cli.options import EXISTING_FILE, TABLE_OR_PANEL, json_option, taking
+from onesided.cli.options import EXISTING_FILE, NATURAL, TABLE_OR_PANEL, json_option, taking
 from onesided.cli.reading import ReadingOptions, read_panel
 from onesided.errors import InputError
 
@@ -30,12 +30,7 @@ ENDINGS = (".html", ".htm")
 @click.command()
 @click.argument("model", type=EXISTING_FILE)
 @click.option(
-    "-o",
-    "--output",
-    type=click.Path(),
-    default="report.html",
-    show_default=True,
-    help="Where to write the page: .html or .htm.",
+    "-o", "--output", type=click.Path(), default="report.html", help="Where to write the page: .html or .htm."
 )
 @click.option(
     "--panel",
@@ -43,7 +38,7 @@ ENDINGS = (".html", ".htm")
     help="The table or packed panel that MODEL was fitted to, where the model file does not hold it.",
 )
 @names_option
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all that is random.")
+@click.option("--seed", type=NATURAL, default=0, help="Seed of all that is random.")
 @taking("reading", ReadingOptions)
 @json_option
 def report(
@@ -66,7 +61,6 @@ def report(
         onesided report movies.onesided -o movies.html --names movies.csv
         onesided report large.onesided --panel ratings.panel
     """
-    from onesided.estimators.completion import OneSidedCompletion
     from onesided.report.report import Report
     from onesided.storage.atomic import check_output
 
@@ -75,8 +69,7 @@ def report(
         raise InputError(
             f"{reading.given} is about the table of --panel, which was not given; name it, or leave {reading.given} out"
         )
-    fitted = OneSidedCompletion.load(model)
-    names = names_of(fitted, names_table)
+    fitted, names = load_named(model, names_table)
     rows = None if panel is None else read_panel(panel, reading)[0]
     if rows is None and fitted.second_moment_.panel is None and fitted.privacy_ is None:
         click.echo(f"{model} holds no rows: name them with --panel, and the page says how good the model is.", err=True)
@@ -84,8 +77,5 @@ def report(
         page = Report.of(fitted, rows, names, title=Path(model).stem, seed=seed, progress=progress)
         page.write(output)
         progress(100, 100)
-    if as_json:
-        print_result({"output": output, **page.to_dict()}, as_json)
-        return
     short = {section.anchor: section.in_short for section in page.sections if section.in_short}
-    print_result({"output": output} | short, as_json)
+    print_result({"output": output} | (page.to_dict() if as_json else short), as_json)

@@ -84,9 +84,8 @@ def _print(record: dict[str, Any], folder: Path) -> None:
     click.echo(f"{record['title']} ({record['seconds']:.0f} s)")
     click.echo((folder / f"{record['experiment']}.md").read_text(encoding="utf-8"))
     for expectation in record["expectations"]:
-        click.echo(
-            f"{'holds' if expectation['holds'] else 'does not hold'}: {expectation['claim']}: {expectation['found']}"
-        )
+        holds = "holds" if expectation["holds"] else "does not hold"
+        click.echo(f"{holds}: {expectation['claim']}: {expectation['found']}")
     click.echo(f"{record['verdict']}\n")
     if find_spec("matplotlib") is None:
         click.echo("Pictures need matplotlib: pip install 'onesided[report]'", err=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from onesided.cli.column_names import labelled, names_of, names_option, print_table
+from onesided.cli.column_names import labelled, load_named, names_option, print_table
 from onesided.cli.console import print_result
-from onesided.cli.options import EXISTING_FILE, json_option
+from onesided.cli.options import EXISTING_FILE, POSITIVE, json_option
 
 
 @click.command()
 @click.argument("model", type=EXISTING_FILE)
 @click.argument("column")
-@click.option("-n", "number", type=click.IntRange(min=1), default=10, show_default=True, help="How many columns.")
+@click.option("-n", "number", type=POSITIVE, default=10, help="How many columns.")
 @names_option
 @json_option
 def similar(model: str, column: str, number: int, names_table: str | None, as_json: bool) -> None:
@@ -29,36 +29,33 @@ def similar(model: str, column: str, number: int, names_table: str | None, as_js
         onesided similar movies.onesided 2571
         onesided similar movies.onesided "blade runner" --names movies.dat
     """
-    from onesided.estimators.completion import OneSidedCompletion
-
-    fitted = OneSidedCompletion.load(model)
-    names = names_of(fitted, names_table)
-    position = names.find(column)
-    positions = {column_id: k for k, column_id in enumerate(fitted.column_ids_.tolist())}
-    nearest = fitted.similar(fitted.column_ids_[position], number)
+    fitted, names = load_named(model, names_table)
+    column_id = fitted.column_ids_.tolist()[names.find(column)]
+    column = names.called(column_id)
+    nearest = fitted.similar(column_id, number)
     if as_json:
         listed = [
-            labelled(names, positions[column.id])
-            | {"correlation": column.correlation, "standard_error": column.standard_error, "rows": column.count}
-            for column in nearest
+            labelled(names, near.id)
+            | {"correlation": near.correlation, "standard_error": near.standard_error, "rows": near.count}
+            for near in nearest
         ]
-        print_result(labelled(names, position) | {"factor": bool(fitted.factor_.any()), "similar": listed}, as_json)
+        print_result(labelled(names, column_id) | {"factor": bool(fitted.factor_.any()), "similar": listed}, as_json)
         return
     if not fitted.factor_.any():
         click.echo("The model has no factor: beyond means and row effects no two columns go together.", err=True)
         return
     if not nearest:
-        click.echo(f"No column is linked to {names[position]} by a chain of rows: there is nothing to compare it with.")
+        click.echo(f"No column is linked to {column} by a chain of rows: there is nothing to compare it with.")
         return
     lines = [
         (
-            names[positions[column.id]],
-            f"{column.correlation:.3f}",
-            "–" if column.standard_error is None else f"{column.standard_error:.3f}",
-            "–" if column.count is None else f"{column.count:,.0f}",
+            names.called(near.id),
+            f"{near.correlation:.3f}",
+            "–" if near.standard_error is None else f"{near.standard_error:.3f}",
+            "–" if near.count is None else f"{near.count:,.0f}",
         )
-        for column in nearest
+        for near in nearest
     ]
-    print_table((names[position], "correlation", "standard error", "rows"), lines)
+    print_table((column, "correlation", "standard error", "rows"), lines)
     if fitted.second_moment_.panel is None:
         click.echo(f"{model} holds no rows, of which standard errors are made.", err=True)

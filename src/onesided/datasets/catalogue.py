@@ -25,19 +25,15 @@ _UCSD = "https://mcauleylab.ucsd.edu/public_datasets/data"
 class Lines:
     """How the lines of a file of ratings are written.
 
-    ``fields`` names those of a line; ``header`` says whether the file does so, in which case they may come in any
-    order and with others. ``row``, ``column`` and ``value`` are three of them, ``integers`` those that hold whole
-    numbers.
+    ``fields`` names those of a line, the row, the column and the value first; ``header`` says whether the file does so,
+    in which case they may come in any order and with others. ``integers`` are those that hold whole numbers.
 
-    >>> Lines("::", ("who", "what", "mark"), "who", "what", "mark").header
+    >>> Lines("::", ("who", "what", "mark")).header
     False
     """
 
     separator: str
     fields: tuple[str, ...]
-    row: str
-    column: str
-    value: str
     header: bool = False
     integers: tuple[str, ...] = ()
     encoding: str = "utf8"
@@ -117,20 +113,21 @@ def chosen_options(spec: Specification, given: Mapping[str, Any]) -> dict[str, A
 
 
 def _movielens(
-    name: str, file: str, lines: Lines, counts: tuple[int, int, int], md5: str, size: int, folder: str = ""
+    called: str, separator: str, counts: tuple[int, int, int], md5: str, size: int, folder: str = ""
 ) -> Specification:
-    short = name.replace("movielens", "ml")
+    short, fields = f"ml-{called}", ("userId", "movieId", "rating", "timestamp")
+    file = {"\t": "u.data", "::": "ratings.dat", ",": "ratings.csv"}[separator]
     rows, columns, entries = counts
     return Specification(
-        name,
-        f"MovieLens {name.split('-')[1].upper()}",
+        f"movielens-{called}",
+        f"MovieLens {called.upper()}",
         "lines",
-        page=f"https://grouplens.org/datasets/movielens/{name.split('-')[1]}/",
+        page=f"https://grouplens.org/datasets/movielens/{called}/",
         licence=_GROUPLENS,
         file=f"{short}.zip",
         member=f"{folder or short}/{file}",
         others=(f"{short}.{file}", *([f"{short}.csv"] if file.endswith(".csv") else [])),
-        lines=lines,
+        lines=Lines(separator, fields, header=separator == ",", integers=fields[:2]),
         releases=(Release(entries, rows, columns, entries),),
         url=f"https://files.grouplens.org/datasets/movielens/{short}.zip",
         md5=md5,
@@ -138,50 +135,13 @@ def _movielens(
     )
 
 
-_MOVIELENS_FIELDS = ("userId", "movieId", "rating", "timestamp")
-_TABS, _COLONS, _COMMAS = (
-    Lines(separator, _MOVIELENS_FIELDS, *_MOVIELENS_FIELDS[:3], header=separator == ",", integers=_MOVIELENS_FIELDS[:2])
-    for separator in ("\t", "::", ",")
-)
-
 _TABLE = (
-    _movielens("movielens-100k", "u.data", _TABS, (943, 1_682, 100_000), "0e33842e24a9c977be4e0107933c0723", 4_924_029),
-    _movielens(
-        "movielens-1m", "ratings.dat", _COLONS, (6_040, 3_706, 1_000_209), "c4d9eecfca2ab87c1945afe126590906", 5_917_549
-    ),
-    _movielens(
-        "movielens-10m",
-        "ratings.dat",
-        _COLONS,
-        (69_878, 10_677, 10_000_054),
-        "ce571fd55effeba0271552578f2648bd",
-        65_566_137,
-        folder="ml-10M100K",
-    ),
-    _movielens(
-        "movielens-20m",
-        "ratings.csv",
-        _COMMAS,
-        (138_493, 26_744, 20_000_263),
-        "cd245b17a1ae2cc31bb14903e1204af3",
-        198_702_078,
-    ),
-    _movielens(
-        "movielens-25m",
-        "ratings.csv",
-        _COMMAS,
-        (162_541, 59_047, 25_000_095),
-        "6b51fb2759a8657d3bfcbfc42b592ada",
-        261_978_986,
-    ),
-    _movielens(
-        "movielens-32m",
-        "ratings.csv",
-        _COMMAS,
-        (200_948, 84_432, 32_000_204),
-        "d472be332d4daa821edc399621853b57",
-        238_950_008,
-    ),
+    _movielens("100k", "\t", (943, 1_682, 100_000), "0e33842e24a9c977be4e0107933c0723", 4_924_029),
+    _movielens("1m", "::", (6_040, 3_706, 1_000_209), "c4d9eecfca2ab87c1945afe126590906", 5_917_549),
+    _movielens("10m", "::", (69_878, 10_677, 10_000_054), "ce571fd55effeba0271552578f2648bd", 65_566_137, "ml-10M100K"),
+    _movielens("20m", ",", (138_493, 26_744, 20_000_263), "cd245b17a1ae2cc31bb14903e1204af3", 198_702_078),
+    _movielens("25m", ",", (162_541, 59_047, 25_000_095), "6b51fb2759a8657d3bfcbfc42b592ada", 261_978_986),
+    _movielens("32m", ",", (200_948, 84_432, 32_000_204), "d472be332d4daa821edc399621853b57", 238_950_008),
     Specification(
         "amazon-reviews-2023",
         "Amazon Reviews 2023, the ratings of one category",
@@ -190,9 +150,7 @@ _TABLE = (
         licence="none is stated; cite Hou et al. (2024), arXiv:2403.03952",
         file="Automotive.csv.gz",
         others=("Automotive.csv", "amazon-reviews-2023*.csv", "amazon-reviews-2023*.csv.gz"),
-        lines=Lines(
-            ",", ("user_id", "parent_asin", "rating", "timestamp"), "user_id", "parent_asin", "rating", header=True
-        ),
+        lines=Lines(",", ("user_id", "parent_asin", "rating", "timestamp"), header=True),
         url=f"{_UCSD}/amazon_2023/benchmark/0core/rating_only/Automotive.csv.gz",
         options={"cut": (100_000, 50_000)},
     ),
@@ -229,15 +187,7 @@ _TABLE = (
         file="goodbooks-10k.zip",
         member="ratings.csv",
         others=("goodbooks-10k.ratings.csv", "goodbooks-10k.csv"),
-        lines=Lines(
-            ",",
-            ("user_id", "book_id", "rating"),
-            "user_id",
-            "book_id",
-            "rating",
-            header=True,
-            integers=("user_id", "book_id"),
-        ),
+        lines=Lines(",", ("user_id", "book_id", "rating"), header=True, integers=("user_id", "book_id")),
         releases=(
             Release(5_976_479, 53_424, 10_000, 5_976_479, called="release 1.0"),
             Release(981_756, 53_424, 10_000, 979_478, called="the first release"),
@@ -253,16 +203,7 @@ _TABLE = (
         file="BX-CSV-Dump.zip",
         member="BX-Book-Ratings.csv",
         others=("BX-Book-Ratings.csv", "book-crossing.csv"),
-        lines=Lines(
-            ";",
-            ("User-ID", "ISBN", "Book-Rating"),
-            "User-ID",
-            "ISBN",
-            "Book-Rating",
-            header=True,
-            integers=("User-ID",),
-            encoding="latin1",
-        ),
+        lines=Lines(";", ("User-ID", "ISBN", "Book-Rating"), header=True, integers=("User-ID",), encoding="latin1"),
         releases=(
             Release(1_149_780, 77_805, 185_973, 433_671, {"implicit": "drop"}),
             Release(1_149_780, 105_283, 340_556, 1_149_780, {"implicit": "keep"}),
@@ -281,9 +222,6 @@ _TABLE = (
         lines=Lines(
             ",",
             ("user_id", "item_id", "rating", "review_date"),
-            "user_id",
-            "item_id",
-            "rating",
             header=True,
             integers=("user_id", "item_id"),
             may_lack_value=True,

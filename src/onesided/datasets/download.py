@@ -79,15 +79,11 @@ def download(
 
 
 def _described(spec: Specification, path: Path) -> Downloaded:
-    size = path.stat().st_size
-    if spec.md5:
-        return Downloaded(path, size, f"MD5 {spec.md5}, as published")
-    digest = _digest(path, "sha256")
-    return Downloaded(
-        path,
-        size,
-        f"no checksum is published; {counted(size, 'byte')}, SHA-256 {digest}; loading it tells whether it is whole",
-    )
+    size, checked = path.stat().st_size, f"MD5 {spec.md5}, as published"
+    if not spec.md5:
+        checked = f"no checksum is published; {counted(size, 'byte')}, SHA-256 {_digest(path, 'sha256')}; loading it "
+        checked += "tells whether it is whole"
+    return Downloaded(path, size, checked)
 
 
 def _fetch(spec: Specification, part: Path, progress: Progress | None, note: Callable[[str], object]) -> None:

@@ -74,17 +74,11 @@ def read_genotypes(
         ids, sites_of_file = _read_bits(path)
     else:
         ids, sites_of_file = _read_vcf(Source(path), account, columns != "individuals", verify, progress)
-    paired = len(files) == 1
-    by_individual = paired and columns == "individuals"
-    blocks = Blocks(
-        str(path),
-        sites_of_file,
-        doses if by_individual else np.asarray,
-        account,
-        most=sites,
-        shift=float(coding == "paper"),
-    )
-    return Reading(haplotype_ids(ids) if paired and not by_individual else ids, blocks, account)
+    paired, individuals = len(files) == 1, columns == "individuals"
+    values = doses if paired and individuals else np.asarray
+    ids = haplotype_ids(ids) if paired and not individuals else ids
+    blocks = Blocks(str(path), sites_of_file, values, account, most=sites, shift=float(coding == "paper"))
+    return Reading(ids, blocks, account)
 
 
 def _read_vcf(
@@ -156,8 +150,7 @@ def _alleles(text: bytes, samples: int, plain: bool, phased: bool, where: str) -
     legal = (letters == ord("0")) | (letters == ord("1")) | (letters == ord("."))
     alleles = np.where(letters == ord("."), MISSING, letters.astype(np.int8) - np.int8(ord("0"))).astype(np.int8)
     slashes = characters[:, 1] == ord("/")
-    bars = characters[:, 1] == ord("|")
-    whole = (slashes | bars) & (characters[:, 3] == ord("\t"))
+    whole = (slashes | (characters[:, 1] == ord("|"))) & (characters[:, 3] == ord("\t"))
     if not whole.all() or not legal.all():
         raise InputError(f"{where} has genotypes other than 0|1 or 0/1 and the like; {_AGAIN}")
     unphased = slashes & (alleles.reshape(-1, 2) >= 0).any(axis=1)
@@ -171,7 +164,7 @@ def _alleles(text: bytes, samples: int, plain: bool, phased: bool, where: str) -
 
 def _read_plink(files: list[Path], progress: Progress | None) -> tuple[Array, Sites]:
     bed, bim, fam = files
-    markers, people = _fields(bim, 6), _fields(fam, 6)
+    markers, people = _fields(bim), _fields(fam)
     ids = np.array([person[1] for person in people], dtype=object)
     if len(set(ids)) < len(ids):  # individuals are named within families
         ids = np.array([f"{person[0]}:{person[1]}" for person in people], dtype=object)
@@ -201,13 +194,11 @@ def _read_plink(files: list[Path], progress: Progress | None) -> tuple[Array, Si
     return ids, sites()
 
 
-def _fields(path: Path, expected: int) -> list[list[str]]:
+def _fields(path: Path) -> list[list[str]]:
     lines = [line.split() for line in path.read_text(encoding="latin1").splitlines() if line.strip()]
     for number, line in enumerate(lines, 1):
-        if len(line) != expected:
-            raise InputError(
-                f"line {number} of {path} has {counted(len(line), 'field')}, expected {expected}; {_AGAIN}"
-            )
+        if len(line) != 6:
+            raise InputError(f"line {number} of {path} has {counted(len(line), 'field')}, expected 6; {_AGAIN}")
     return lines
 
 
@@ -215,11 +206,8 @@ def _read_bits(path: Path) -> tuple[Array, Sites]:
     needed = ("hap_packed", "shape", "pos", "ref_alt", "sample")
     try:
         with path.open("rb") as raw, np.load(raw) as file:
-            absent = [name for name in needed if name not in file.files]
-            if absent:
-                raise InputError(
-                    f"{path} has no {', '.join(absent)}, only {examples(file.files, 8)}; give another file"
-                )
+            if absent := ", ".join(name for name in needed if name not in file.files):
+                raise InputError(f"{path} has no {absent}, only {examples(file.files, 8)}; give another file")
             packed, shape, positions, alleles, samples = (file[name] for name in needed)
     except (zipfile.BadZipFile, ValueError, EOFError, OSError, RuntimeError) as error:
         if isinstance(error, InputError):

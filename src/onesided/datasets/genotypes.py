@@ -31,13 +31,12 @@ Sites = Generator[Site, None, None]
 
 MISSING = -1
 BLOCK_ENTRIES = 1 << 22
-UNITS = ("haplotypes", "individuals")
 
 
 def check_options(columns: str | None, sites: int | None, coding: str | None) -> None:
     """Refuse what is not an option."""
     if columns is not None:
-        check_choice("columns", columns, UNITS)
+        check_choice("columns", columns, ("haplotypes", "individuals"))
     if coding is not None:
         check_choice("coding", coding, ("paper",))
     if sites is not None and (type(sites) is not int or sites < 1):
@@ -87,7 +86,8 @@ class Blocks:
         number = 0
         with closing(self.sites) as sites:
             for number, (name, line) in enumerate(sites, 1):
-                ids.append(self._distinct(name))
+                self._seen[name] += 1
+                ids.append(name if self._seen[name] == 1 else f"{name}#{self._seen[name]}")
                 lines.append(line)
                 if len(ids) * len(line) >= BLOCK_ENTRIES:
                     yield self._block(ids, lines)
@@ -101,10 +101,6 @@ class Blocks:
         repeated = number - len(self._seen)
         if repeated:
             self.account.notes.append(f"{counted(repeated, 'site')} with the id of an earlier one, told apart by #2, …")
-
-    def _distinct(self, name: str) -> str:
-        self._seen[name] += 1
-        return name if self._seen[name] == 1 else f"{name}#{self._seen[name]}"
 
     def _block(self, ids: list[str], lines: list[Array]) -> RowBlock:
         dense = self.values(np.array(lines))

@@ -53,9 +53,7 @@ def read_jester(source: Source, *, verify: bool, progress: Progress | None) -> R
 def _numbers(source: Source, verify: bool, progress: Progress | None) -> Array:
     rows = []
     with source.opened(progress) as stream:
-        number = 0
-        while line := stream.readline():
-            number += 1
+        for number, line in enumerate(iter(stream.readline, b""), 1):
             try:
                 row = np.array(line.split(b","), dtype=np.float64)
             except ValueError:

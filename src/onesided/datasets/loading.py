@@ -77,8 +77,7 @@ def load(
     Panel(2 rows × 1 column, 2 entries)
     """
     spec = specification(name)
-    chosen = chosen_options(spec, options)
-    sources = _sources(spec, path)
+    chosen, sources = chosen_options(spec, options), _sources(spec, path)
     state = [VERSION, [source.identity for source in sources]]
     key = [name, verify, [[source.path.resolve().as_posix(), source.member] for source in sources], chosen]
     digest = hashlib.sha256(json.dumps(key, default=repr).encode()).hexdigest()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from onesided.arrays import Array
 from onesided.datasets.catalogue import Lines, Specification
 from onesided.datasets.readings import Account, Reading
-from onesided.datasets.sources import Source, Stream
+from onesided.datasets.sources import Source
 from onesided.errors import InputError, check_choice, counted
 from onesided.panels.panel import Panel
 from onesided.panels.table_files import Progress
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 20
 _LONGEST_LINE = 1 << 16
 _SEPARATORS = ("::", "\t", ";", ",")
+_AGAIN = "the file was cut or edited: download it again"
 
 
 def read_ratings(
@@ -76,13 +76,13 @@ def read_lines(form: Lines, source: Source, *, verify: bool, progress: Progress 
     import pyarrow as pa
     from pyarrow import csv
 
-    names = _check_first_line(form, source)
-    wanted = [form.row, form.column, form.value]
+    names, wanted = _check_first_line(form, source), form.fields[:3]
     wide = len(form.separator) > 1  # pyarrow takes one character: the fields between two colons are then empty
     if wide:
         names = [part for name in names for part in (name, f"after {name}")][:-1]
     quoted = form.separator in (",", ";")
     types = {name: pa.int64() if name in form.integers else pa.string() for name in wanted[:2]}
+    types[wanted[2]] = pa.float64()
     try:
         with (
             source.opened(progress) as stream,
@@ -98,9 +98,7 @@ def read_lines(form: Lines, source: Source, *, verify: bool, progress: Progress 
                 csv.ParseOptions(
                     delimiter=form.separator[0], quote_char='"' if quoted else False, newlines_in_values=quoted
                 ),
-                csv.ConvertOptions(
-                    include_columns=wanted, column_types={**types, form.value: pa.float64()}, strings_can_be_null=False
-                ),
+                csv.ConvertOptions(include_columns=wanted, column_types=types, strings_can_be_null=False),
             ) as blocks,
         ):
             table = blocks.read_all()
@@ -121,7 +119,7 @@ def _check_first_line(form: Lines, source: Source) -> list[str]:
     expected = repr(form.separator).join(form.fields).replace("'", "")
     shown = f"line 1 of {source} is {text[:80]!r}"
     if form.header:
-        if {form.row, form.column, form.value} <= set(fields):
+        if set(form.fields[:3]) <= set(fields):
             return fields
         raise InputError(f"{shown}; expected the header {expected}: this is another file, or it lost its header")
     if len(fields) == len(form.fields):
@@ -134,71 +132,51 @@ def _check_first_line(form: Lines, source: Source) -> list[str]:
 
 
 def _check_ids(form: Lines, source: Source, table: pa.Table) -> None:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    for name, ids in zip(table.column_names[:2], table.columns[:2], strict=True):
-        missing = ids.is_null() if name in form.integers else pc.equal(ids, "")
+    for name, items in zip(table.column_names[: 2 if form.may_lack_value else 3], table.columns, strict=False):
+        missing = pc.equal(items, "") if pa.types.is_string(items.type) else items.is_null()
         if pc.any(missing).as_py():
             line = pc.index(missing, True).as_py() + 1 + form.header
-            raise InputError(f"line {line} of {source} has no {name}; the file was cut or edited: download it again")
-    values = table.column(form.value)
-    if values.null_count and not form.may_lack_value:
-        line = pc.index(values.is_null(), True).as_py() + 1 + form.header
-        raise InputError(f"line {line} of {source} has no {form.value}; the file was cut or edited: download it again")
+            raise InputError(f"line {line} of {source} has no {name}; {_AGAIN}")
 
 
 def _explain(source: Source, failure: str) -> str:
     """What pyarrow's words mean to whoever has the file."""
     row = re.search(r"Row #(\d+)", failure)
     where = f"line {row[1]} of {source}" if row else str(source)
-    cut = "the file was cut or edited: download it again"
     if match := re.search(r"Expected (\d+) columns, got (\d+): (.*)", failure, re.DOTALL):
-        return f"{where} is {match[3][:80]!r}, with fewer or more fields than the others; {cut}"
+        return f"{where} is {match[3][:80]!r}, with fewer or more fields than the others; {_AGAIN}"
     if match := re.search(r"error to (\w+): invalid value '(.*)'", failure, re.DOTALL):
-        return f"{where} has {match[2]!r} where a number is expected ({match[1]}); {cut}"
+        return f"{where} has {match[2]!r} where a number is expected ({match[1]}); {_AGAIN}"
     if "Empty CSV" in failure:
-        return f"{source} holds no ratings; {cut}"
-    return f"{source} cannot be read ({failure}); {cut}"
+        return f"{source} holds no ratings; {_AGAIN}"
+    return f"{source} cannot be read ({failure}); {_AGAIN}"
 
 
 def _read_json(form: Lines, source: Source, verify: bool, progress: Progress | None) -> pa.Table:
     import pyarrow as pa
 
-    columns: list[list[Any]] = [[], [], []]
+    row, column, value = form.fields[:3]
+    schema = pa.schema([(row, pa.int64()), (column, pa.int64()), (value, pa.float64())])
+    entries = []
     with source.opened(progress) as stream:
-        for number, line in enumerate(_lines_of(stream), 1):
+        for number, whole in enumerate(iter(stream.readline, b""), 1):
+            line = whole.removesuffix(b"\n")
             try:
                 review = json.loads(line)
-                rating = review[form.value]
-                entry = (
-                    int(review[form.row]),
-                    int(review[form.column]),
-                    None if rating in (None, "") else float(rating),
-                )
+                rating, ids = review[value], {name: int(review[name]) for name in (row, column)}
+                entries.append(ids | {value: None if rating in (None, "") else float(rating)})
             except (ValueError, KeyError, TypeError) as error:
                 shown = line[:60].decode("utf8", "replace")
-                expected = f"an object with {form.row}, {form.column} and {form.value}"
                 raise InputError(
-                    f"line {number} of {source} is {shown!r}…, expected {expected} ({type(error).__name__}: {error}); "
-                    "the file was cut or edited: download it again"
+                    f"line {number} of {source} is {shown!r}…, expected an object with {row}, {column} and {value} "
+                    f"({type(error).__name__}: {error}); {_AGAIN}"
                 ) from error
-            for column, item in zip(columns, entry, strict=True):
-                column.append(item)
         if verify:
             stream.check_end(source)
-    types = (pa.int64(), pa.int64(), pa.float64())
-    return pa.table(
-        [pa.array(*column) for column in zip(columns, types, strict=True)], [form.row, form.column, form.value]
-    )
-
-
-def _lines_of(stream: Stream) -> Iterator[bytes]:
-    held = b""
-    while block := stream.read(BLOCK_BYTES):
-        *whole, held = (held + block).split(b"\n")
-        yield from whole
-    if held:
-        yield held
+    return pa.Table.from_pylist(entries, schema)
 
 
 def _assemble(
@@ -206,17 +184,17 @@ def _assemble(
 ) -> Reading:
     import pyarrow.compute as pc
 
-    account = Account(lines=table.num_rows)
+    account, (row, column, value) = Account(lines=table.num_rows), form.fields[:3]
     if implicit == "drop":
-        explicit = table.filter(pc.not_equal(table.column(form.value), 0))
+        explicit = table.filter(pc.not_equal(table.column(value), 0))
         account.notes.append(f"{counted(table.num_rows - explicit.num_rows, 'rating')} of zero left out as implicit")
         table = explicit
-    rated = table.filter(table.column(form.value).is_valid())
+    rated = table.filter(table.column(value).is_valid())
     if rated.num_rows < table.num_rows:
         account.notes.append(f"{counted(table.num_rows - rated.num_rows, 'line')} without a rating left out")
     if rated.num_rows == 0:
         raise InputError(f"{source} holds no ratings, in {counted(account.lines, 'line')}; download it again")
-    panel = Panel.from_table(rated, row=form.row, column=form.column, value=form.value, duplicates="mean")
+    panel = Panel.from_table(rated, row=row, column=column, value=value, duplicates="mean")
     merged = rated.num_rows - panel.n_entries
     if merged:
         account.notes.append(f"{counted(merged, 'line')} averaged with an earlier one of the same row and column")

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from onesided import synthetic
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.panels import Panels
-from onesided.experiments.summaries import distinct, markdown, mean, where
+from onesided.experiments.summaries import distinct, groups, markdown, mean, means, where
 from onesided.pairs.moments import PairMoments
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def cells(settings: Settings, panels: Panels) -> list[Row]:
@@ -44,13 +39,9 @@ def _worst(rows: list[Row]) -> float:
     """The largest distance of a mean over seeds from the claimed probability, on and off the diagonal."""
     return max(
         abs(mean(group, name) - mean(group, f"{name}_claimed"))
-        for group in _groups(rows)
+        for _, group in groups(rows, "C", "n")
         for name in ("diagonal", "off_diagonal")
     )
-
-
-def _groups(rows: list[Row]) -> list[list[Row]]:
-    return [where(rows, C=C, n=n) for C in distinct(rows, "C") for n in distinct(rows, "n")]
 
 
 def expect(rows: list[Row]) -> list[Expectation]:
@@ -71,19 +62,17 @@ def verdict(rows: list[Row]) -> str:
 def table(rows: list[Row]) -> str:
     header = ["C", "n", "diagonal in Ω", "claimed", "off-diagonal in Ω", "claimed"]
     names = ("diagonal", "diagonal_claimed", "off_diagonal", "off_diagonal_claimed")
-    lines = [[group[0]["C"], group[0]["n"], *(f"{mean(group, name):.4f}" for name in names)] for group in _groups(rows)]
-    return markdown(header, lines)
+    kinds = groups(rows, "C", "n")
+    return markdown(header, [[*kind, *(f"{mean(group, name):.4f}" for name in names)] for kind, group in kinds])
 
 
 def draw(rows: list[Row], figure: Figure) -> None:
     figure.set_size_inches(5, 3.4)
     axis = figure.subplots()
     for C in distinct(rows, "C"):
-        sizes = distinct(where(rows, C=C), "n")
-        points = [mean(where(rows, C=C, n=n), "off_diagonal") for n in sizes]
-        claimed = [mean(where(rows, C=C, n=n), "off_diagonal_claimed") for n in sizes]
-        (line,) = axis.plot(sizes, claimed, label=f"C = {C}")
-        axis.plot(sizes, points, "o", color=line.get_color())
+        group = where(rows, C=C)
+        (line,) = axis.plot(*means(group, "n", "off_diagonal_claimed"), label=f"C = {C}")
+        axis.plot(*means(group, "n", "off_diagonal"), "o", color=line.get_color())
     axis.set(xscale="log", xlabel="rows n", ylabel="share of off-diagonal pairs in Ω", ylim=(0, 1))
     axis.legend(title="line: formula, points: measured", fontsize=8)
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onesided.errors import InputError
 from onesided.experiments.panels import Panels
@@ -27,8 +27,11 @@ from onesided.storage.provenance import versions
 from onesided.storage.resume import Notes, digest
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    import matplotlib.axes
+    import matplotlib.figure
 
+Axes: TypeAlias = "matplotlib.axes.Axes"  # experiments run without matplotlib, and then draw nothing
+Figure: TypeAlias = "matplotlib.figure.Figure"
 Row = dict[str, Any]
 Settings = dict[str, Any]
 Progress = Callable[[int, int], object]
@@ -85,10 +88,13 @@ def run(
     settings = experiment.settings(quick)
     cells = list(experiment.cells(settings, panels))
     if not cells:
-        raise InputError(f"{experiment.name} needs real panels, and none was found; {panels.advice}")
+        advice = "see `onesided data list` for where to get them, and name their folder with --data"
+        raise InputError(f"{experiment.name} needs real panels, and none was found; {advice}")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    _check_not_lost(folder / f"{experiment.name}.json", quick)
+    path = folder / f"{experiment.name}.json"
+    if quick and path.exists() and not json.loads(path.read_text(encoding="utf-8")).get("quick"):
+        raise InputError(f"{path} is of a full run, which a quick one would replace: choose another folder")
     depends = {"settings": settings, "versions": versions(), "data": str(panels.folder and panels.folder.resolve())}
     notes = Notes(folder / f"{experiment.name}.{digest(depends)[:8]}.part", depends)
     rows: list[Row] = []
@@ -99,7 +105,7 @@ def run(
         measure = partial(_measured, experiment, cell, panels)
         measured, seconds = notes.once(json.dumps(cell, sort_keys=True), measure)
         rows, total = rows + measured, total + seconds
-    expectations = experiment.expect(rows)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     record = {
         "experiment": experiment.name,
         "title": experiment.title,
@@ -107,20 +113,17 @@ def run(
         "data": panels.folder is not None,
         "settings": settings,
         "versions": versions(),
-        "machine": {"processor": platform.machine(), "cores": len(os.sched_getaffinity(0))}
-        if hasattr(os, "sched_getaffinity")
-        else {"processor": platform.machine(), "cores": os.cpu_count()},
+        "machine": {"processor": platform.machine(), "cores": cores},
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(total, 1),
-        "expectations": [asdict(expectation) for expectation in expectations],
+        "expectations": [asdict(expectation) for expectation in experiment.expect(rows)],
         "verdict": experiment.verdict(rows),
         "rows": rows,
     }
-    write_record(record, folder / f"{experiment.name}.json")
-    write_text(folder / f"{experiment.name}.md", experiment.table(rows))
-    picture = folder / f"{experiment.name}.svg"
-    if not draw(experiment, rows, picture):
-        picture.unlink(missing_ok=True)  # of an earlier run, whose numbers were others
+    write_record(record, path)
+    write_text(path.with_suffix(".md"), experiment.table(rows))
+    if not draw(experiment, rows, path.with_suffix(".svg")):
+        path.with_suffix(".svg").unlink(missing_ok=True)  # of an earlier run, whose numbers were others
     notes.remove()
     return record
 
@@ -162,8 +165,3 @@ def write_record(record: dict[str, Any], path: Path) -> None:
     lines = ",\n".join("    " + json.dumps(row, ensure_ascii=False, allow_nan=False) for row in record["rows"])
     text = json.dumps(head, ensure_ascii=False, allow_nan=False, indent=2).removesuffix("\n}")
     write_text(path, f'{text},\n  "rows": [\n{lines}\n  ]\n}}\n')
-
-
-def _check_not_lost(path: Path, quick: bool) -> None:
-    if quick and path.exists() and not json.loads(path.read_text(encoding="utf-8")).get("quick"):
-        raise InputError(f"{path} is of a full run, which a quick one would replace: choose another folder")

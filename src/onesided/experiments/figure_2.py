@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from onesided.arrays import Array
 from onesided.experiments import sampling
-from onesided.experiments.experiment import Expectation, Experiment, Row
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row
 from onesided.experiments.figure_1 import EXPERIMENT as FIGURE_1
 from onesided.experiments.metrics import Repetitions
 from onesided.experiments.panels import Panels
 from onesided.experiments.summaries import agreement, column, distinct, markdown, where
 from onesided.pairs.moments import PairMoments, hajek, hajek_variance
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PRINTED = 1e-6  # the paper: errors of both approximations are generally less
 
@@ -103,7 +98,7 @@ def expect(rows: list[Row]) -> list[Expectation]:
 def verdict(rows: list[Row]) -> str:
     found = expect(rows)
     worst = max(where(rows, generator="text"), key=lambda row: row["expansion_error_relative"])
-    agrees = agreement((one.holds for one in found), found[-4].holds)
+    agrees = agreement([one.holds for one in found], found[-4].holds)
     paper, exact = (
         " and ".join(f"{_worst(rows, part, formula)[0]:.3g}" for part in ("diagonal", "off_diagonal"))
         for formula in ("paper", "exact")
@@ -151,8 +146,7 @@ def draw(rows: list[Row], figure: Figure) -> None:
     axes[1].set_ylabel("variance of T̂_ii")
     axes[2].set_ylabel("variance of T̂_ij given Ω")
     for axis in axes:
-        axis.set_yscale("log")
-        sampling.mark_p(axis, distinct(rows, "p"))
+        sampling.logarithmic(axis, distinct(rows, "p"))
     for axis in axes[1:]:
         axis.set_title("points: measured, line: exact, dashed: paper", fontsize=8)
     figure.legend(loc="outside lower center", ncols=3, fontsize=8)

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onesided.arrays import Array
 from onesided.experiments import sampling
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
-from onesided.experiments.metrics import size, sum_over_omega
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
+from onesided.experiments.metrics import errors_on_omega, sum_over_omega
 from onesided.experiments.panels import COMPLETE, Panels
 from onesided.experiments.split import moments_of
-from onesided.experiments.summaries import agreement, column, markdown, mean, where
+from onesided.experiments.summaries import agreement, column, groups, markdown, mean, where
 from onesided.experiments.thinning import thinned
 from onesided.pairs.moments import PairMoments, hajek, horvitz_thompson
 from onesided.panels.panel import Panel
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 SPARSE = 0.01
 OFTEN = 10  # rows of the whole panel that have a pair, from which on its T̂ is called known
 LOWER = 0.8
+KIND = ("panel", "sampler", "amount")
 ESTIMATORS = {
     "hajek": "Hájek",
     "known": "Horvitz–Thompson, chances known",
@@ -74,9 +71,7 @@ def _most_seen(panel: Panel, columns: int) -> Panel:
     return panel.align_columns(panel.column_ids[chosen], unknown="drop")
 
 
-@lru_cache(maxsize=1)
-def _moments(panel: Panel) -> PairMoments:
-    return moments_of(panel)
+_moments = lru_cache(maxsize=1)(moments_of)
 
 
 def _keys(moments: PairMoments) -> Array:
@@ -101,22 +96,12 @@ def _scored(
     }
     rows = []
     for name, estimate in estimates.items():
-        squares = (estimate - target) ** 2
-        total = sum_over_omega(moments, squares)
-        row = {"estimator": name, "relative_error": float(np.sqrt(total)) / norm}
-        row["squared_error"] = total / size(moments)
+        row = {"estimator": name} | errors_on_omega(moments, estimate, target, norm)
         if often is not None and often.any():
-            row["squared_error_often"] = sum_over_omega(moments, often * squares) / sum_over_omega(moments, often)
+            total = sum_over_omega(moments, often * (estimate - target) ** 2)
+            row["squared_error_often"] = total / sum_over_omega(moments, often)
         rows.append(row)
     return rows
-
-
-def _groups(rows: list[Row]) -> list[list[Row]]:
-    """Rows of one panel, sampler and amount: seeds and estimators."""
-    groups: dict[tuple[str, str, float], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["panel"], row["sampler"], row["amount"]), []).append(row)
-    return list(groups.values())
 
 
 def _error(group: list[Row], estimator: str, name: str) -> float | None:
@@ -130,10 +115,10 @@ def _reduction(group: list[Row], against: str, name: str = "squared_error") -> f
     return None if ours is None or not theirs else 1 - ours / theirs
 
 
-def _least(groups: list[list[Row]], against: str, name: str = "squared_error") -> dict[str, float]:
+def _least(kinds: list[list[Row]], against: str, name: str = "squared_error") -> dict[str, float]:
     """The smallest reduction on each panel, over samplers and amounts."""
     found: dict[str, float] = {}
-    for group in groups:
+    for group in kinds:
         panel, reduction = group[0]["panel"], _reduction(group, against, name)
         if reduction is not None:
             found[panel] = min(reduction, found.get(panel, reduction))
@@ -148,8 +133,9 @@ def _lower(claim: str, least: dict[str, float]) -> list[Expectation]:
 
 
 def _split(rows: list[Row]) -> tuple[list[list[Row]], list[list[Row]]]:
-    groups = _groups(rows)
-    return [one for one in groups if "generator" in one[0]], [one for one in groups if "generator" not in one[0]]
+    """Synthetic and other rows, of one panel, sampler and amount each: seeds and estimators."""
+    kinds = [group for _, group in groups(rows, *KIND)]
+    return [one for one in kinds if "generator" in one[0]], [one for one in kinds if "generator" not in one[0]]
 
 
 def _average(claim: str, rows: list[Row], against: str, printed: float) -> Expectation:
@@ -177,6 +163,7 @@ def _movielens(rows: list[Row]) -> list[Expectation]:
 def expect(rows: list[Row]) -> list[Expectation]:
     synthetic, real = _split(rows)
     sparse = [group for group in synthetic if group[0]["p"] <= SPARSE]
+    often = _least(real, "known", "squared_error_often")
     return [
         *_lower(f"p ≤ {SPARSE}", _least(sparse, "known")),
         *(
@@ -186,16 +173,13 @@ def expect(rows: list[Row]) -> list[Expectation]:
         *_movielens(rows),
         *_lower("every panel, chances from the density", _least(real, "density")),
         *_lower("every panel, chances known", _least(real, "known")),
-        *_lower(
-            f"every panel, chances known, pairs that {OFTEN} rows or more have",
-            _least(real, "known", "squared_error_often"),
-        ),
+        *_lower(f"every panel, chances known, pairs that {OFTEN} rows or more have", often),
     ]
 
 
 def verdict(rows: list[Row]) -> str:
     found, real = expect(rows), _split(rows)[1]
-    agrees = agreement((one.holds for one in found), found[0].holds)
+    agrees = agreement([one.holds for one in found], found[0].holds)
     others = "no other panel is at hand"
     if real:
         others = f"of the other panels, the squared error is lower by 80% on {_in_words(_least(real, 'density'))} with "
@@ -217,12 +201,12 @@ def table(rows: list[Row]) -> str:
     header += ["lower than known by", "than density by", f"than known, N ≥ {OFTEN}, by"]
     lines = [
         [
-            *(group[0][name] for name in ("panel", "sampler", "amount")),
+            *kind,
             *(_error(group, name, "relative_error") for name in ESTIMATORS),
             *(_percent(_reduction(group, against)) for against in ("known", "density")),
             _percent(_reduction(group, "known", "squared_error_often")),
         ]
-        for group in _groups(rows)
+        for kind, group in groups(rows, *KIND)
     ]
     return "Relative errors on Ω, then by how much Hájek's squared error is lower.\n\n" + markdown(header, lines)
 
@@ -244,8 +228,8 @@ def draw(rows: list[Row], figure: Figure) -> None:
             for name in ("hajek", "known", "means"):
                 errors = [_error(group, name, "relative_error") for group in here]
                 axis.plot(p, errors, f"o{style}", color=colours[name], markersize=3)
-        axis.set(yscale="log", ylabel="relative error on Ω")
-        sampling.mark_p(axis, p)
+        axis.set_ylabel("relative error on Ω")
+        sampling.logarithmic(axis, p)
         axis.set_title(f"{words}; dashed: C per row", fontsize=9)
     for name, words in ESTIMATORS.items():
         points = [

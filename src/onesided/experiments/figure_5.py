@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.experiment import Axes, Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
 from onesided.experiments.summaries import (
     agreement,
     distinct,
     exponent,
+    groups,
     log_axis,
     markdown,
     mean,
-    mean_and_deviation,
+    means,
+    over_seeds,
     slope,
     where,
 )
 from onesided.experiments.synthetic_recovery import METHODS, observed, recovered
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 FLAT = 0.15  # the largest exponent of the error in d that is called flat
 LINEAR = 0.95  # the least R² that is called linear
@@ -56,17 +52,11 @@ def _lines(rows: list[Row], *, growing: bool) -> list[list[Row]]:
     """The rows of each line over d at one C and rank: n = 10 d, or n as it is at the least d."""
     least = min(distinct(rows, "n"))
     usual = [row for row in where(rows, variance=1.0) if row["n"] == (10 * row["d"] if growing else least)]
-    kinds = dict.fromkeys((row["C"], row["rank"]) for row in usual)
-    return [where(usual, C=C, rank=rank) for C, rank in kinds]
+    return [line for _, line in groups(usual, "C", "rank")]
 
 
 def _exponents(rows: list[Row], name: str, *, growing: bool) -> list[float]:
-    return [exponent(*_means(line, "d", name)) for line in _lines(rows, growing=growing)]
-
-
-def _means(rows: list[Row], by: str, name: str) -> tuple[list[float], list[float]]:
-    at = sorted(distinct(rows, by))
-    return at, [mean(where(rows, **{by: one}), name) for one in at]
+    return [exponent(*means(line, "d", name)) for line in _lines(rows, growing=growing)]
 
 
 def _noisy(rows: list[Row]) -> list[Row]:
@@ -78,7 +68,6 @@ def _noisy(rows: list[Row]) -> list[Row]:
 def expect(rows: list[Row]) -> list[Expectation]:
     flat, own = (_exponents(rows, name, growing=True) for name in ("hajek", "onesided"))
     literal = _exponents(rows, "hajek", growing=False)
-    hajek, onesided = (slope(*_means(_noisy(rows), "variance", name)) for name in ("hajek", "onesided"))
     levels = {name: [mean(line, name) for line in _lines(rows, growing=True)] for name in METHODS}
     return [
         Expectation(
@@ -96,16 +85,8 @@ def expect(rows: list[Row]) -> list[Expectation]:
             max(abs(one) for one in literal) <= FLAT,
             f"exponents {min(literal):.2f} to {max(literal):.2f}",
         ),
-        Expectation(
-            f"the error of HajekGD is linear in the noise variance σ²: R² of at least {LINEAR}",
-            hajek[1] >= LINEAR and hajek[0] > 0,
-            f"slope {hajek[0]:.3g} per unit of σ², R² = {hajek[1]:.3f}",
-        ),
-        Expectation(
-            f"so is that of OneSidedCompletion: R² of at least {LINEAR}",
-            onesided[1] >= LINEAR and onesided[0] > 0,
-            f"slope {onesided[0]:.3g} per unit of σ², R² = {onesided[1]:.3f}",
-        ),
+        _linear(rows, "hajek", "the error of HajekGD is linear in the noise variance σ²"),
+        _linear(rows, "onesided", "so is that of OneSidedCompletion"),
         Expectation(
             "with n = 10 d and σ² = 1, HajekGD is better than returning zero, of relative error 1, at every C and r",
             max(levels["hajek"]) < 1,
@@ -114,25 +95,27 @@ def expect(rows: list[Row]) -> list[Expectation]:
     ]
 
 
+def _linear(rows: list[Row], name: str, claim: str) -> Expectation:
+    steep, explained = slope(*means(_noisy(rows), "variance", name))
+    found = f"slope {steep:.3g} per unit of σ², R² = {explained:.3f}"
+    return Expectation(f"{claim}: R² of at least {LINEAR}", explained >= LINEAR and steep > 0, found)
+
+
 def verdict(rows: list[Row]) -> str:
     flat, literal = (_exponents(rows, "hajek", growing=growing) for growing in (True, False))
-    steep, explained = slope(*_means(_noisy(rows), "variance", "hajek"))
+    steep, explained = slope(*means(_noisy(rows), "variance", "hajek"))
     held = [max(map(abs, flat)) <= FLAT, max(map(abs, literal)) <= FLAT, explained >= LINEAR and steep > 0]
-    word = agreement(held, any(held))
     return (
-        f"{word}: the error of HajekGD goes as d to the power {min(flat):.2f} to {max(flat):.2f} where n = 10 d, "
-        f"{min(literal):.2f} to {max(literal):.2f} where n is fixed, and is linear in σ² with R² = {explained:.3f}, "
-        f"{steep:.2g} ‖T‖_F per unit."
+        f"{agreement(held)}: the error of HajekGD goes as d to the power {min(flat):.2f} to {max(flat):.2f} where n = "
+        f"10 d, {min(literal):.2f} to {max(literal):.2f} where n is fixed, and is linear in σ² with R² = "
+        f"{explained:.3f}, {steep:.2g} ‖T‖_F per unit."
     )
 
 
 def table(rows: list[Row]) -> str:
     keys = ("d", "n", "C", "rank", "variance")
-    kinds = sorted(dict.fromkeys(tuple(row[key] for key in keys) for row in rows))
-    lines = []
-    for kind in kinds:
-        group = where(rows, **dict(zip(keys, kind, strict=True)))
-        lines.append([*kind, *(mean_and_deviation(group, name) for name in METHODS)])
+    kinds = sorted(groups(rows, *keys), key=lambda one: one[0])
+    lines = [[*kind, *(over_seeds(group, name) for name in METHODS)] for kind, group in kinds]
     return markdown(["d", "n", "C", "r", "σ²", *METHODS.values()], lines)
 
 
@@ -142,7 +125,7 @@ def draw(rows: list[Row], figure: Figure) -> None:
     for line_of_axes, name in zip(axes, ("hajek", "onesided"), strict=True):
         _draw_over_d(line_of_axes[0], rows, name, "C")
         _draw_over_d(line_of_axes[1], rows, name, "rank")
-        line_of_axes[2].plot(*_means(_noisy(rows), "variance", name), "o-")
+        line_of_axes[2].plot(*means(_noisy(rows), "variance", name), "o-")
         line_of_axes[2].set(xlabel="noise variance σ² (σ²/d per entry)", ylim=(0, None))
         line_of_axes[0].set_ylabel(f"{METHODS[name]}\nrelative error of T")
 
@@ -156,7 +139,7 @@ def _draw_over_d(axis: Axes, rows: list[Row], name: str, by: str) -> None:
             for line in _lines(rows, growing=growing):
                 if line[0][by] == value and line[0][other] == fixed:
                     named = f"{label} = {value}" if growing else None
-                    axis.plot(*_means(line, "d", name), style, color=f"C{position}", label=named)
+                    axis.plot(*means(line, "d", name), style, color=f"C{position}", label=named)
     axis.set(yscale="log", xlabel="columns d (line: n = 10 d, dotted: n fixed)")
     log_axis(axis, distinct(rows, "d"))
     axis.legend(fontsize=8)

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from onesided.errors import InputError
 from onesided.experiments import metrics
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.methods import COMPARED, PRINTED, fit
 from onesided.experiments.panels import Panels
-from onesided.experiments.recovery import by_method
+from onesided.experiments.recovery import by_method, lowest
 from onesided.experiments.sampling import generated, observed
-from onesided.experiments.summaries import agreement, column, distinct, markdown, mean, mean_and_deviation, where
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from onesided.experiments.summaries import agreement, column, distinct, groups, mean, means, over_seeds, tables, where
 
 SCORES = {"error": "relative error of T", "rmse": "relative RMSE of M"}
 PREDICTED = 100_000
 METHODS = tuple(PRINTED if method == "Hájek-GD" else method for method in COMPARED)
 OPPONENTS = ("alternating GD", "softImpute-ALS", "nuclear norm, factored")
-NAMES = {
-    "text": "the paper's matrix",
-    "linear-mixture": "linear mixture",
-    "bernoulli": "p = C/d",
-    "fixed": "C per row",
-}
+NAMES = {"text": "the paper's matrix", "linear-mixture": "linear mixture", "bernoulli": "p = C/d", "fixed": "C per row"}
 RANKS = {"text": 10, "linear-mixture": 5}
 
 
@@ -72,50 +62,35 @@ def measure(cell: Row, panels: Panels) -> list[Row]:
 
 def _kinds(rows: list[Row]) -> list[tuple[str, list[Row]]]:
     """The rows of each panel, with its name."""
-    found = dict.fromkeys((row["generator"], row["sampler"], row["C"], row["n"]) for row in rows)
     return [
-        (
-            f"{NAMES[generator]}, {NAMES[sampler]}, C = {C}, n = {n:,}",
-            where(rows, generator=generator, sampler=sampler, C=C, n=n),
-        )
-        for generator, sampler, C, n in found
+        (f"{NAMES[generator]}, {NAMES[sampler]}, C = {C}, n = {n:,}", here)
+        for (generator, sampler, C, n), here in groups(rows, "generator", "sampler", "C", "n")
     ]
 
 
 def expect(rows: list[Row]) -> list[Expectation]:
     """The paper's algorithm beats its baselines on its own panel; the library is nowhere worse than any of them."""
-    papers = where(rows, generator="text")
-    found = []
-    for score in SCORES:
-        for baseline in OPPONENTS:
-            pairs = [
-                (mean(where(here, method=PRINTED, output="XXᵀ"), score), mean(where(here, method=baseline), score))
-                for _, here in _kinds(papers)
-                if column(where(here, method=baseline), score)
-            ]
-            below = sum(own < theirs for own, theirs in pairs)
-            found.append(
-                Expectation(
-                    f"Hájek-GD has a lower {SCORES[score]} than {baseline} on every panel of the paper",
-                    below == len(pairs),
-                    f"on {below} of {len(pairs)}",
-                )
-            )
-    best = [name for name, here in _kinds(rows) if _lowest(here, "error") == "OneSidedCompletion"]
-    found.append(
+    best = {name: lowest(here, "error")[0] for name, here in _kinds(rows)}
+    others = [f"{name}: {method}" for name, method in best.items() if method != "OneSidedCompletion"]
+    return [
+        *(_lower(where(rows, generator="text"), score, baseline) for score in SCORES for baseline in OPPONENTS),
         Expectation(
             "OneSidedCompletion has the lowest relative error of T on every panel",
-            len(best) == len(_kinds(rows)),
-            f"on {len(best)} of {len(_kinds(rows))}; elsewhere "
-            + "; ".join(f"{name}: {_lowest(here, 'error')}" for name, here in _kinds(rows) if name not in best),
-        )
-    )
-    return found
+            not others,
+            f"on {len(best) - len(others)} of {len(best)}; elsewhere {'; '.join(others)}",
+        ),
+    ]
 
 
-def _lowest(rows: list[Row], score: str) -> str:
-    scored = {name: mean(group, score) for name, group in by_method(rows) if column(group, score)}
-    return min(scored, key=scored.__getitem__)
+def _lower(rows: list[Row], score: str, baseline: str) -> Expectation:
+    pairs = [
+        (mean(where(here, method=PRINTED, output="XXᵀ"), score), mean(where(here, method=baseline), score))
+        for _, here in _kinds(rows)
+        if column(where(here, method=baseline), score)
+    ]
+    below = sum(own < theirs for own, theirs in pairs)
+    claim = f"Hájek-GD has a lower {SCORES[score]} than {baseline} on every panel of the paper"
+    return Expectation(claim, below == len(pairs), f"on {below} of {len(pairs)}")
 
 
 def verdict(rows: list[Row]) -> str:
@@ -133,15 +108,12 @@ def verdict(rows: list[Row]) -> str:
 
 
 def table(rows: list[Row]) -> str:
-    """One line for each panel and method."""
-    parts = []
-    for name, here in _kinds(rows):
-        lines = [
-            [method, *(mean_and_deviation(group, score) for score in (*SCORES, "seconds"))]
-            for method, group in by_method(here)
-        ]
-        parts.append(f"**{name}**\n\n" + markdown(["method", *SCORES.values(), "seconds"], lines))
-    return "\n".join(parts)
+    scores = SCORES | {"seconds": "seconds"}
+    lines = {
+        name: [[method, *(over_seeds(group, score) for score in scores)] for method, group in by_method(here)]
+        for name, here in _kinds(rows)
+    }
+    return tables(["method", *scores.values()], lines)
 
 
 def draw(rows: list[Row], figure: Figure) -> None:
@@ -156,10 +128,8 @@ def draw(rows: list[Row], figure: Figure) -> None:
             x = "C" if C is None else "n"
             for name, group in by_method(here):
                 if column(group, score):
-                    points = distinct(group, x)
-                    means = [mean(where(group, **{x: at}), score) for at in points]
                     ours = {"color": "black", "linewidth": 2} if name == "OneSidedCompletion" else {"linewidth": 1}
-                    axis.plot(points, means, "o-", markersize=3, label=name, **ours)
+                    axis.plot(*means(group, x, score), "o-", markersize=3, label=name, **ours)
             axis.set(yscale="log", xlabel="C" if C is None else "rows n", title="p = C/d" if C is None else f"C = {C}")
         axes[0].set_ylabel(title)
     handles, labels = grid[0, 0].get_legend_handles_labels()

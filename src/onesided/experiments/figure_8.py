@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
-from onesided.experiments.summaries import agreement, column, deviation, distinct, markdown, mean, slope, where
+from onesided.experiments.summaries import agreement, deviation, distinct, groups, markdown, mean, means, slope, where
 from onesided.experiments.synthetic_recovery import hajek_gd, observed, one_sided
 from onesided.panels.panel import Panel
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LINEAR = 0.95  # the least R² that is called linear
 PAPER = {(5, 10): 19, (10, 10): 14, (20, 10): 13, (20, 20): 16, (20, 5): 11}  # slopes, by n/d and r
 USUAL = 10  # the rank at which n varies
+Slopes = dict[tuple[int, int], tuple[float, float]]
 
 
 def cells(settings: Settings, panels: Panels) -> list[Row]:
@@ -56,26 +52,21 @@ def measure(cell: Row, panels: Panels) -> list[Row]:
     return rows
 
 
-def _fit(rows: list[Row], name: str, **kind: object) -> tuple[float, float]:
-    """Slope in σ and R² of the means over seeds."""
-    group = where(rows, **kind)
-    sigmas = distinct(group, "sigma")
-    return slope(sigmas, [mean(where(group, sigma=sigma), name) for sigma in sigmas])
-
-
-def _panels(rows: list[Row]) -> list[dict[str, object]]:
+def _panels(rows: list[Row]) -> list[Row]:
     return [{"generator": g, "C": C} for g in distinct(rows, "generator") for C in distinct(rows, "C")]
 
 
-def _kinds(rows: list[Row]) -> list[tuple[int, int]]:
-    return sorted(dict.fromkeys((row["times"], row["rank"]) for row in rows))
+def _kinds(rows: list[Row], panel: Row) -> list[tuple[tuple[int, int], list[Row]]]:
+    """The rows of a panel by n/d and r."""
+    return sorted(groups(where(rows, **panel), "times", "rank"), key=lambda one: one[0])
 
 
-def _slopes(rows: list[Row], name: str, panel: dict[str, object]) -> dict[tuple[int, int], tuple[float, float]]:
-    return {(times, rank): _fit(rows, name, times=times, rank=rank, **panel) for times, rank in _kinds(rows)}
+def _slopes(rows: list[Row], name: str, panel: Row) -> Slopes:
+    """Slopes in σ and R² of the means over seeds."""
+    return {kind: slope(*means(group, "sigma", name)) for kind, group in _kinds(rows, panel)}
 
 
-def _ordered(slopes: dict[tuple[int, int], tuple[float, float]]) -> tuple[bool, bool]:
+def _ordered(slopes: Slopes) -> tuple[bool, bool]:
     """Whether slopes fall with n at the usual rank, and rise with the rank at the largest n."""
     most = max(times for times, _ in slopes)
     by_n = [slopes[one][0] for one in sorted(slopes) if one[1] == USUAL]
@@ -83,19 +74,20 @@ def _ordered(slopes: dict[tuple[int, int], tuple[float, float]]) -> tuple[bool, 
     return by_n == sorted(by_n, reverse=True), by_rank == sorted(by_rank)
 
 
-def _nearest(rows: list[Row]) -> dict[str, object]:
+def _nearest(rows: list[Row]) -> Row:
     """The panel whose slopes are off the paper's by the least factor: picked by that, and so no test of the paper."""
 
-    def furthest(panel: dict[str, object]) -> float:
-        ratios = [
-            max(one[0], 1e-9) / PAPER[kind] for kind, one in _slopes(rows, "error", panel).items() if kind in PAPER
-        ]
+    def furthest(panel: Row) -> float:
+        slopes = _slopes(rows, "error", panel)
+        ratios = [max(slopes[kind][0], 1e-9) / PAPER[kind] for kind in slopes if kind in PAPER]
         return max(max(ratio, 1 / ratio) for ratio in ratios)
 
     return min(_panels(rows), key=furthest)
 
 
-def _beside_paper(rows: list[Row], panel: dict[str, object]) -> str:
+def _beside_paper(rows: list[Row]) -> str:
+    """The slopes of the nearest panel, the paper's in brackets."""
+    panel = _nearest(rows)
     slopes = _slopes(rows, "error", panel)
     words = [f"{slopes[one][0]:.3g} ({PAPER[one]}) at n = {one[0]} d, r = {one[1]}" for one in slopes if one in PAPER]
     return f"{panel['generator']}, C = {panel['C']}: {', '.join(words)}"
@@ -107,7 +99,13 @@ def expect(rows: list[Row]) -> list[Expectation]:
     straight, moved = ([one[1] for slopes in part for one in slopes.values()] for part in (errors, changes))
     falling, rising = zip(*(_ordered(slopes) for slopes in errors), strict=True)
     steep = [one[0] for slopes in errors for one in slopes.values()]
-    words = [f"{panel['generator']}, C = {panel['C']}" for panel in panels]
+    by_n, by_rank = (
+        "; ".join(
+            f"{panel['generator']}, C = {panel['C']}: {'yes' if one else 'no'}"
+            for panel, one in zip(panels, ordered, strict=True)
+        )
+        for ordered in (falling, rising)
+    )
     return [
         Expectation(
             f"the error of T grows linearly in σ: R² of at least {LINEAR} in every case",
@@ -119,35 +117,25 @@ def expect(rows: list[Row]) -> list[Expectation]:
             min(moved) >= LINEAR,
             f"R² from {min(moved):.3f} to {max(moved):.3f}",
         ),
-        Expectation(
-            "slopes fall as n grows at r = 10",
-            all(falling),
-            "; ".join(f"{word}: {'yes' if one else 'no'}" for word, one in zip(words, falling, strict=True)),
-        ),
-        Expectation(
-            "slopes rise with the rank at the largest n",
-            all(rising),
-            "; ".join(f"{word}: {'yes' if one else 'no'}" for word, one in zip(words, rising, strict=True)),
-        ),
+        Expectation("slopes fall as n grows at r = 10", all(falling), by_n),
+        Expectation("slopes rise with the rank at the largest n", all(rising), by_rank),
         Expectation(
             "slopes lie between 11 and 19, whatever C and the generator, which the paper does not name here",
             all(11 <= one <= 19 for one in steep),
             f"from {min(steep):.3g} to {max(steep):.3g}; nearest to the paper's of {len(panels)} settings tried, "
-            f"and picked for that: {_beside_paper(rows, _nearest(rows))}",
+            f"and picked for that: {_beside_paper(rows)}",
         ),
     ]
 
 
 def verdict(rows: list[Row]) -> str:
     held = [one.holds for one in expect(rows)]
-    steep, straight = zip(
-        *(one for panel in _panels(rows) for one in _slopes(rows, "error", panel).values()), strict=True
-    )
-    word = agreement(held, any(held))
+    found = [one for panel in _panels(rows) for one in _slopes(rows, "error", panel).values()]
+    steep, straight = zip(*found, strict=True)
     return (
-        f"{word}: slopes of the error in σ are {min(steep):.2g} to {max(steep):.2g} over C and generators (paper: 11 "
-        f"to 19), and the error bends upwards (R² from {min(straight):.2f}); of {len(_panels(rows))} settings the "
-        f"nearest, picked for that, the paper's in brackets, is {_beside_paper(rows, _nearest(rows))}."
+        f"{agreement(held)}: slopes of the error in σ are {min(steep):.2g} to {max(steep):.2g} over C and generators "
+        f"(paper: 11 to 19), and the error bends upwards (R² from {min(straight):.2f}); of {len(_panels(rows))} "
+        f"settings the nearest, picked for that, the paper's in brackets, is {_beside_paper(rows)}."
     )
 
 
@@ -156,12 +144,11 @@ def table(rows: list[Row]) -> str:
     header += ["slope of the change", "OneSidedCompletion at σ = 0", "at the most"]
     lines = []
     for panel in _panels(rows):
-        for times, rank in _kinds(rows):
-            group = where(rows, times=times, rank=rank, **panel)
-            ends = [where(group, sigma=sigma) for sigma in (min(column(group, "sigma")), max(column(group, "sigma")))]
+        for kind, group in _kinds(rows, panel):
+            ends = [where(group, sigma=end(distinct(group, "sigma"))) for end in (min, max)]
             errors, own = ([mean(end, name) for end in ends] for name in ("error", "onesided"))
-            line = [panel["generator"], panel["C"], times, rank, *errors, *_fit(group, "error")]
-            lines.append([*line, PAPER.get((times, rank), "–"), _fit(group, "change")[0], *own])
+            steep, change = (slope(*means(group, "sigma", name)) for name in ("error", "change"))
+            lines.append([*panel.values(), *kind, *errors, *steep, PAPER.get(kind, "–"), change[0], *own])
     return markdown(header, lines)
 
 
@@ -172,12 +159,10 @@ def draw(rows: list[Row], figure: Figure) -> None:
     for position, panel in enumerate(panels):
         for line_of_axes, by_n in zip(axes, (True, False), strict=True):
             axis, most = line_of_axes[position], max(distinct(rows, "times"))
-            for times, rank in _kinds(rows):
+            for (times, rank), group in _kinds(rows, panel):
                 if (rank == USUAL) if by_n else (times == most):
-                    group = where(rows, times=times, rank=rank, **panel)
-                    sigmas = distinct(group, "sigma")
-                    points = [where(group, sigma=sigma) for sigma in sigmas]
-                    heights, spread = ([f(one, "error") for one in points] for f in (mean, deviation))
+                    sigmas, heights = means(group, "sigma", "error")
+                    spread = [deviation(where(group, sigma=sigma), "error") for sigma in sigmas]
                     axis.errorbar(sigmas, heights, spread, label=f"n = {times} d" if by_n else f"r = {rank}")
             axis.set(xlabel="noise σ on an entry", title=f"{panel['generator']}, C = {panel['C']}", ylim=(0, None))
             axis.set_xticks([0.0, max(distinct(rows, "sigma"))])

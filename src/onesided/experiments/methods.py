@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from time import perf_counter
 from typing import Any
 
@@ -90,65 +90,29 @@ def compiled(method: str, dtype: np.dtype[Any]) -> None:
     METHODS[method](synthetic.sample_fixed(truth, 6, rng=0, dtype=dtype), 2, 0)
 
 
-def _timed(estimator: Any, panel: Panel) -> tuple[Any, float]:
-    start = perf_counter()
-    estimator.fit(panel)
-    return estimator, perf_counter() - start
-
-
-def _inductive(make: Callable[[int, int], Any]) -> Method:
-    """A method that predicts rows from their entries."""
+def _by(make: Callable[[Panel, int, int], Any]) -> Method:
+    """The method of an estimator, which predicts rows from their entries or completes the matrix it was fitted to."""
 
     def fitted(panel: Panel, rank: int, seed: int) -> Fitted:
-        model, seconds = _timed(make(rank, seed), panel)
-        return Fitted({"T": model.second_moment_}, lambda rows, columns: model.impute_at(panel, rows, columns), seconds)
+        model = make(panel, rank, seed)
+        start = perf_counter()
+        model.fit(panel)
+        seconds, T = perf_counter() - start, model.second_moment_
+        outputs = {"XXᵀ": T, "Algorithm 1": T.algorithm1} if isinstance(model, HajekGD) else {"T": T}
+        predict = getattr(model, "fitted_at", partial(model.impute_at, panel))
+        chosen = model.rank_ if getattr(model, "rank", None) == "auto" else None
+        return Fitted(outputs, predict, seconds, rank=chosen)
 
     return fitted
 
 
-def _transductive(make: Callable[[int, int], Any]) -> Method:
-    """A method that completes the matrix it was fitted to."""
-
-    def fitted(panel: Panel, rank: int, seed: int) -> Fitted:
-        model, seconds = _timed(make(rank, seed), panel)
-        return Fitted({"T": model.second_moment_}, model.fitted_at, seconds)
-
-    return fitted
-
-
-def _onesided(panel: Panel, rank: int, seed: int) -> Fitted:
-    model, seconds = _timed(OneSidedCompletion(random_state=seed), panel)
-    return Fitted(
-        {"T": model.second_moment_},
-        lambda rows, columns: model.impute_at(panel, rows, columns),
-        seconds,
-        rank=model.rank_,
-    )
-
-
-def _hajek_gd(panel: Panel, rank: int, seed: int) -> Fitted:
+def _hajek_gd(panel: Panel, rank: int, seed: int) -> HajekGD:
     step = 2 * stable_step(PairMoments.from_panel(panel), np.random.default_rng(seed))
-    return _descended(panel, HajekGD(rank, step_size=step, iterations=_iterations(panel, 500), random_state=seed))
+    return HajekGD(rank, step_size=step, iterations=_iterations(panel, 500), random_state=seed)
 
 
-def _hajek_gd_as_printed(panel: Panel, rank: int, seed: int) -> Fitted:
-    return _descended(panel, HajekGD(rank, step_size=step_size(panel.n_columns), random_state=seed))
-
-
-def _descended(panel: Panel, estimator: HajekGD) -> Fitted:
-    model, seconds = _timed(estimator, panel)
-    return Fitted(
-        {"XXᵀ": model.second_moment_, "Algorithm 1": model.second_moment_.algorithm1},
-        lambda rows, columns: model.impute_at(panel, rows, columns),
-        seconds,
-    )
-
-
-def _factored(panel: Panel, rank: int, seed: int) -> Fitted:
-    iterations = _iterations(panel, 1_000)
-    return _inductive(lambda rank, seed: FactoredNuclearNorm(rank, iterations=iterations, random_state=seed))(
-        panel, rank, seed
-    )
+def _factored(panel: Panel, rank: int, seed: int) -> FactoredNuclearNorm:
+    return FactoredNuclearNorm(rank, iterations=_iterations(panel, 1_000), random_state=seed)
 
 
 def _with_size(size: Callable[[int], float], method: Method) -> Method:
@@ -167,21 +131,19 @@ def _iterations(panel: Panel, usual: int) -> int:
 
 
 METHODS: dict[str, Method] = {
-    "constant": _inductive(lambda rank, seed: Constant()),
-    "column means": _inductive(lambda rank, seed: ColumnMeans()),
-    "shrunk column means": _inductive(lambda rank, seed: ColumnMeans(shrink=True)),
-    "alternating GD": _with_size(
-        lambda d: 1.0, _transductive(lambda rank, seed: AlternatingGD(rank, random_state=seed))
-    ),
-    "softImpute-ALS": _transductive(lambda rank, seed: SoftImputeALS(rank, max_iterations=100, random_state=seed)),
-    "nuclear norm, factored": _with_size(lambda d: 1.0, _factored),
-    "nuclear norm, convex": _inductive(lambda rank, seed: ConvexNuclearNorm(rank, tol=1e-3, random_state=seed)),
-    "factor analysis by EM": _inductive(lambda rank, seed: FactorAnalysisEM(rank, random_state=seed)),
-    "Hájek-GD": _with_size(lambda d: d**-0.5, _hajek_gd),
-    "OneSidedCompletion": _onesided,
-    PRINTED: _hajek_gd_as_printed,
-    "OneSidedCompletion of that rank": _inductive(
-        lambda rank, seed: OneSidedCompletion(rank, center="both", diagonal="free", random_state=seed)
+    "constant": _by(lambda panel, rank, seed: Constant()),
+    "column means": _by(lambda panel, rank, seed: ColumnMeans()),
+    "shrunk column means": _by(lambda panel, rank, seed: ColumnMeans(shrink=True)),
+    "alternating GD": _with_size(lambda d: 1.0, _by(lambda panel, rank, seed: AlternatingGD(rank, random_state=seed))),
+    "softImpute-ALS": _by(lambda panel, rank, seed: SoftImputeALS(rank, max_iterations=100, random_state=seed)),
+    "nuclear norm, factored": _with_size(lambda d: 1.0, _by(_factored)),
+    "nuclear norm, convex": _by(lambda panel, rank, seed: ConvexNuclearNorm(rank, tol=1e-3, random_state=seed)),
+    "factor analysis by EM": _by(lambda panel, rank, seed: FactorAnalysisEM(rank, random_state=seed)),
+    "Hájek-GD": _with_size(lambda d: d**-0.5, _by(_hajek_gd)),
+    "OneSidedCompletion": _by(lambda panel, rank, seed: OneSidedCompletion(random_state=seed)),
+    PRINTED: _by(lambda panel, rank, seed: HajekGD(rank, step_size=step_size(panel.n_columns), random_state=seed)),
+    "OneSidedCompletion of that rank": _by(
+        lambda panel, rank, seed: OneSidedCompletion(rank, center="both", diagonal="free", random_state=seed)
     ),
 }
 

@@ -51,14 +51,10 @@ def relative_error(estimate: Array, T: Array) -> float:
     return float(np.linalg.norm(estimate - T) / np.linalg.norm(T))
 
 
-def squared_error_on_omega(moments: PairMoments, estimate: Array, T: Array) -> float:
-    """The squared error on Ω of per-pair estimates."""
-    return sum_over_omega(moments, _squares(moments, estimate, T)) / size(moments)
-
-
-def relative_error_on_omega(moments: PairMoments, estimate: Array, T: Array) -> float:
-    """The relative error on Ω of per-pair estimates."""
-    return float(np.sqrt(sum_over_omega(moments, _squares(moments, estimate, T))) / np.linalg.norm(T))
+def errors_on_omega(moments: PairMoments, estimate: Array, target: Array, norm: float) -> dict[str, float]:
+    """The relative and the squared error on Ω of per-pair estimates, ``target`` being T there and ``norm`` ‖T‖_F."""
+    total = sum_over_omega(moments, (estimate - target) ** 2)
+    return {"relative_error": float(np.sqrt(total)) / norm, "squared_error": total / size(moments)}
 
 
 def sum_over_omega(moments: PairMoments, values: Array) -> float:
@@ -92,7 +88,7 @@ class Repetitions:
     """
 
     def __init__(self, T: Array) -> None:
-        self._T, self._done = T, 0
+        self._T, self._done, self._upper = T, 0, np.triu_indices(len(T))
         self._counts, self._sums, self._squares = (np.zeros(T.shape) for _ in range(3))
 
     def add(self, moments: PairMoments, estimate: Array) -> None:
@@ -117,7 +113,7 @@ class Repetitions:
 
     def variance_with_zeros(self) -> Array:
         """The same with zeros, at all pairs i ≤ j, row after row."""
-        at = np.triu_indices(len(self._T))
+        at = self._upper
         absent = self._done - self._counts[at]  # there the error is −T
         total = self._sums[at] - absent * self._T[at]
         squares = self._squares[at] + absent * self._T[at] ** 2
@@ -125,13 +121,14 @@ class Repetitions:
 
     def squared_error(self) -> float:
         """The squared error on Ω, over all repetitions together."""
-        at = np.triu_indices(len(self._T))
-        return float(_times(*at) @ self._squares[at] / (_times(*at) @ self._counts[at]))
+        return self._total(self._squares) / self._total(self._counts)
 
     def omega_share(self) -> float:
         """|Ω| / d², mean over repetitions."""
-        at = np.triu_indices(len(self._T))
-        return float(_times(*at) @ self._counts[at]) / (self._done * self._T.size)
+        return self._total(self._counts) / (self._done * self._T.size)
+
+    def _total(self, values: Array) -> float:
+        return float(_times(*self._upper) @ values[self._upper])
 
 
 def mean_over_pairs(pairs: tuple[Array, Array], values: Array) -> float:
@@ -183,10 +180,6 @@ def rmse(predicted: Array, values: Array) -> float:
     1.4142
     """
     return float(np.sqrt(np.mean((np.asarray(predicted) - values) ** 2)))
-
-
-def _squares(moments: PairMoments, estimate: Array, T: Array) -> Array:
-    return np.asarray((estimate - T[moments.pairs()]) ** 2)
 
 
 def _times(i: Array, j: Array) -> Array:

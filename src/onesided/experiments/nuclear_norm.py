@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse.linalg import aslinearoperator
@@ -13,16 +12,13 @@ from onesided.baselines import ConvexNuclearNorm
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.estimators.hajek_gd import HajekGD
 from onesided.experiments import metrics
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.methods import compiled
 from onesided.experiments.panels import Panels
-from onesided.experiments.summaries import distinct, exponent, markdown, mean, mean_and_deviation, where
+from onesided.experiments.summaries import agreement, exponent, groups, markdown, means, over_seeds, where
 from onesided.fitting.solvers.gradient_descent import stable_step
 from onesided.fitting.solvers.spectral import top_eigenpairs
 from onesided.pairs.moments import PairMoments, hajek
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 RANK, PER_ROW = 2, 5  # twenty ordered pairs in each of 10 d rows: |Ω| is near 200 d
 SHARE = 0.5  # of the penalty above which the solution is zero
@@ -65,8 +61,8 @@ def _penalty(moments: PairMoments) -> float:
 
 
 def _means(rows: list[Row], method: str) -> dict[int, float]:
-    here = where(rows, method=method)
-    return {d: mean(where(here, d=d), "seconds") for d in distinct(here, "d")}
+    """Seconds at each d."""
+    return dict(zip(*means(where(rows, method=method), "d", "seconds"), strict=True))
 
 
 def expect(rows: list[Row]) -> list[Expectation]:
@@ -87,9 +83,8 @@ def verdict(rows: list[Row]) -> str:
     ours, convex = _means(rows, "Hájek-GD"), _means(rows, "nuclear norm, convex")
     first, last = min(ours), max(ours)
     powers = [exponent(list(one), list(one.values())) for one in (ours, convex)]
-    holds = convex[last] > ours[last]
     return (
-        f"{'Agrees' if holds else 'Does not agree'}: Hájek-GD takes {ours[first]:.2g} s at d = {first:,} and "
+        f"{agreement([convex[last] > ours[last]])}: Hájek-GD takes {ours[first]:.2g} s at d = {first:,} and "
         f"{ours[last]:.2g} s at {last:,}, the convex program by proximal gradient on low-rank iterates "
         f"{convex[first]:.2g} and {convex[last]:.2g} s; times grow as d to the power {powers[0]:.2f} and "
         f"{powers[1]:.2f}. At d = {last:,} the relative errors of T are {_error(rows, 'Hájek-GD'):.2f} and "
@@ -99,27 +94,23 @@ def verdict(rows: list[Row]) -> str:
 
 
 def _error(rows: list[Row], method: str) -> float:
-    return mean(where(rows, method=method, d=max(distinct(rows, "d"))), "error")
+    """At the largest d."""
+    return means(where(rows, method=method), "d", "error")[1][-1]
 
 
 def table(rows: list[Row]) -> str:
-    """A line for each d and method."""
     lines = [
-        [d, group[0]["omega"], method, mean_and_deviation(group, "seconds"), mean_and_deviation(group, "error")]
-        for d in distinct(rows, "d")
-        for method in METHODS
-        if (group := where(rows, d=d, method=method))
+        [d, group[0]["omega"], method, over_seeds(group, "seconds"), over_seeds(group, "error")]
+        for (d, method), group in groups(rows, "d", "method")
     ]
     return markdown(["d", "|Ω|", "method", "seconds", "relative error of T"], lines)
 
 
 def draw(rows: list[Row], figure: Figure) -> None:
-    """Seconds over d."""
     figure.set_size_inches(5, 3.4)
     axis = figure.subplots()
     for method in METHODS:
-        times = _means(rows, method)
-        axis.plot(list(times), list(times.values()), "o-", markersize=4, label=method)
+        axis.plot(*means(where(rows, method=method), "d", "seconds"), "o-", markersize=4, label=method)
     axis.set(xscale="log", yscale="log", xlabel="columns d", ylabel="seconds of a fit")
     axis.legend(fontsize=8)
 

@@ -21,12 +21,7 @@ CODED = "genomes coded 1 and 2"  # as the paper has them: 0 and 1 mapped to 1 an
 REAL = (*MOVIELENS, "amazon-reviews-2023", "goodbooks", "jester", "book-crossing", "renttherunway", "genomes", CODED)
 STAND_INS = ("ratings", "digits")
 TENTHS = {"a tenth of 20m": (13_849, 2_674, 190), "a tenth of 25m": (16_254, 5_905, 182)}  # rows, columns, per row
-COMPLETE = {
-    "jester": 5 / 72,
-    "genomes": 0.01,
-    CODED: 0.01,
-    "digits": 8 / 64,
-}  # and which share of their entries is trained on
+COMPLETE = {"jester": 5 / 72, "genomes": 0.01, CODED: 0.01, "digits": 8 / 64}  # share of entries that is trained on
 
 
 class Panels:
@@ -51,11 +46,6 @@ class Panels:
         from onesided.datasets import find
 
         return [name for name in REAL if find(_dataset(name), self.folder) is not None]
-
-    @property
-    def advice(self) -> str:
-        """What to do where a panel is missing."""
-        return "see `onesided data list` for where to get them, and name their folder with --data"
 
     def load(self, name: str) -> Panel:
         """One of them; the last one stays in memory."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,48 +12,34 @@ from onesided import synthetic
 from onesided.baselines import ColumnMeans, Constant
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.experiments import metrics
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
 from onesided.experiments.split import Split, cut, split
-from onesided.experiments.summaries import column, distinct, markdown, mean, root_mean, where
+from onesided.experiments.summaries import column, distinct, groups, mean, root_mean, tables, where
 from onesided.experiments.synthetic_recovery import hajek_gd, observed
 from onesided.panels.panel import Panel
 from onesided.privacy import Privacy, empirical_sensitivity
 from onesided.privacy.curator import cut_rows
 from onesided.privacy.plan import MECHANISMS
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 DELTA = 1e-7
 OPEN = "without noise"
-TRIVIAL = ("column means", "constant")
-REAL: dict[str, tuple[tuple[float, float], int]] = {  # bounds, and k
-    "movielens-1m": ((1, 5), 20),
-    "jester": ((-10, 10), 10),
-    "ratings": ((1, 5), 20),
-}
+TRIVIAL = {"column means": ColumnMeans, "constant": Constant}
+REAL = {"movielens-1m": ((1.0, 5.0), 20), "jester": ((-10.0, 10.0), 10), "ratings": ((1.0, 5.0), 20)}  # bounds, and k
 ERROR, HELD_OUT = "relative_error", "held_out_squared_error"
 USEFUL = 0.5  # of the error of column means
 
 
 def cells(settings: Settings, panels: Panels) -> list[Row]:
-    noisy = [{"method": one, "epsilon": e} for one in MECHANISMS for e in settings["epsilons"]]
-    methods: list[Row] = [*noisy, {"method": OPEN}, *({"method": one} for one in TRIVIAL)]
-    sizes = [
-        {"panel": "synthetic", "n": n, "d": settings["d"], "C": settings["C"], "rank": settings["rank"]}
-        for n in settings["n"]
-    ]
-    real = [{"panel": name, "rank": settings["rank"]} for name in panels.names if name in REAL]
-    cases = [
-        panel | {"seed": seed} | method
-        for panel in [*sizes, *real]
-        for seed in range(settings["seeds"])
-        for method in methods
-    ]
-    paper = [{"panel": "paper's", "seed": seed, "method": "sensitivity"} for seed in range(settings["seeds"])]
-    return [*cases, *(one | settings["paper"] for one in paper)]
+    methods: list[Row] = [{"method": one, "epsilon": e} for one in MECHANISMS for e in settings["epsilons"]]
+    methods += [{"method": one} for one in (OPEN, *TRIVIAL)]
+    sizes = {name: settings[name] for name in ("d", "C", "rank")}
+    cases: list[Row] = [{"panel": "synthetic", "n": n} | sizes for n in settings["n"]]
+    cases += [{"panel": name, "rank": settings["rank"]} for name in panels.names if name in REAL]
+    seeds = range(settings["seeds"])
+    paper = [{"panel": "paper's", "seed": seed, "method": "sensitivity"} | settings["paper"] for seed in seeds]
+    return [panel | {"seed": seed} | method for panel in cases for seed in seeds for method in methods] + paper
 
 
 def measure(cell: Row, panels: Panels) -> Row:
@@ -83,10 +69,8 @@ def _synthetic(cell: Row) -> tuple[synthetic.Truth, Split, tuple[float, float], 
 
 def _fitted(cell: Row, train: Panel, bounds: tuple[float, float], most: int) -> Any:
     plain = Panel(train.indptr, train.columns, train.values, train.n_columns)  # columns are known in advance
-    if cell["method"] == "column means":
-        return ColumnMeans().fit(plain)
-    if cell["method"] == "constant":
-        return Constant().fit(plain)
+    if cell["method"] in TRIVIAL:
+        return TRIVIAL[cell["method"]]().fit(plain)
     settings: dict[str, Any] = {
         "rank": cell["rank"],
         "center": "columns" if cell["panel"] == "synthetic" else "both",
@@ -96,15 +80,8 @@ def _fitted(cell: Row, train: Panel, bounds: tuple[float, float], most: int) -> 
     }
     if cell["method"] == OPEN:  # the same entries of a row at most
         return OneSidedCompletion(**settings).fit(cut_rows(plain, most, np.random.default_rng(cell["seed"]).bytes))
-    plan = Privacy(
-        epsilon=cell["epsilon"],
-        delta=DELTA,
-        bounds=bounds,
-        max_entries=most,
-        mechanism=cell["method"],
-        clip_values=True,
-    )
-    return OneSidedCompletion(privacy=plan, **settings).fit(plain)
+    plan: Row = {"epsilon": cell["epsilon"], "mechanism": cell["method"], "bounds": bounds, "max_entries": most}
+    return OneSidedCompletion(privacy=Privacy(delta=DELTA, clip_values=True, **plan), **settings).fit(plain)
 
 
 def _off_diagonal_error(model: Any, truth: synthetic.Truth) -> float:
@@ -136,15 +113,11 @@ def _error(rows: list[Row]) -> float:
     return mean(rows, ERROR) if column(rows, ERROR) else root_mean(rows, HELD_OUT)
 
 
-def _panels(rows: list[Row]) -> list[dict[str, Any]]:
-    sizes: list[dict[str, Any]] = [
-        {"panel": "synthetic", "n": n} for n in distinct(where(rows, panel="synthetic"), "n")
-    ]
-    return sizes + [{"panel": name} for name in distinct(rows, "panel") if name in REAL]
-
-
-def _name(panel: dict[str, Any]) -> str:
-    return f"synthetic, {panel['n']:,} rows" if "n" in panel else str(panel["panel"])
+def _panels(rows: list[Row]) -> dict[str, list[Row]]:
+    """The rows of each panel, by its name."""
+    sizes = groups(where(rows, panel="synthetic"), "n")
+    real = [name for name in distinct(rows, "panel") if name in REAL]
+    return {f"synthetic, {n:,} rows": group for (n,), group in sizes} | {name: where(rows, panel=name) for name in real}
 
 
 def _useful_from(rows: list[Row], method: str, epsilon: float) -> int | None:
@@ -157,21 +130,17 @@ def _useful_from(rows: list[Row], method: str, epsilon: float) -> int | None:
 
 
 def expect(rows: list[Row]) -> list[Expectation]:
-    cases = [(panel, where(rows, **panel)) for panel in _panels(rows)]
     epsilons = distinct(rows, "epsilon")
-    errors: dict[tuple[str, str, float], float] = {
-        (_name(panel), method, epsilon): _error(where(group, method=method, epsilon=epsilon))
-        for panel, group in cases
-        for method in MECHANISMS
-        for epsilon in epsilons
-    }
 
-    def worse(one: str, other: str) -> list[str]:
-        return [
-            f"{name} at ε = {epsilon:g}: {value:.3g}, {other} {errors[name, other, epsilon]:.3g}"
-            for (name, method, epsilon), value in errors.items()
-            if method == one and value > errors[name, other, epsilon]
+    def worse_than(other: str) -> str:
+        """Where the gradient mechanism is."""
+        pairs = [
+            (name, epsilon, *(_error(where(group, method=one, epsilon=epsilon)) for one in ("gradient", other)))
+            for name, group in _panels(rows).items()
+            for epsilon in epsilons
         ]
+        found = [f"{name} at ε = {epsilon:g}: {a:.3g}, {other} {b:.3g}" for name, epsilon, a, b in pairs if a > b]
+        return "; ".join(found) or "nowhere"
 
     most = max(distinct(where(rows, panel="synthetic"), "n"))
     largest = where(rows, panel="synthetic", n=most)
@@ -179,14 +148,10 @@ def expect(rows: list[Row]) -> list[Expectation]:
     at_one = _error(where(largest, method="gradient", epsilon=1.0))
     means = _error(where(largest, method="column means"))
     made, found = (column(where(rows, method="sensitivity"), name) for name in ("made", "found"))
-    behind, local = worse("gradient", "central"), worse("gradient", "local")
+    local, central = worse_than("local"), worse_than("central")
     return [
-        Expectation(
-            "the gradient mechanism is nowhere further off in T than the local one",
-            not local,
-            "; ".join(local) or "nowhere",
-        ),
-        Expectation("nor than the central one", not behind, "; ".join(behind) or "nowhere"),
+        Expectation("the gradient mechanism is nowhere further off in T than the local one", local == "nowhere", local),
+        Expectation("nor than the central one", central == "nowhere", central),
         Expectation(
             f"with {most:,} rows the gradient mechanism at ε = 1 has at most half the error of column means",
             at_one <= USEFUL * means,
@@ -224,17 +189,14 @@ def verdict(rows: list[Row]) -> str:
 
 def table(rows: list[Row]) -> str:
     epsilons = distinct(rows, "epsilon")
-    parts = []
-    for panel in _panels(rows):
-        group = where(rows, **panel)
-        lines: list[list[Any]] = [
-            [method, *(_both(where(group, method=method, epsilon=epsilon)) for epsilon in epsilons), ""]
-            for method in MECHANISMS
+    lines = {
+        name: [
+            *([one, *(_both(where(group, method=one, epsilon=e)) for e in epsilons), ""] for one in MECHANISMS),
+            *([one, *([""] * len(epsilons)), _both(where(group, method=one))] for one in (OPEN, *TRIVIAL)),
         ]
-        lines += [[method, *([""] * len(epsilons)), _both(where(group, method=method))] for method in (OPEN, *TRIVIAL)]
-        header = ["error of T, RMSE of M", *(f"ε = {epsilon:g}" for epsilon in epsilons), "∞"]
-        parts.append(f"**{_name(panel)}**\n\n" + markdown(header, lines))
-    return "\n".join(parts)
+        for name, group in _panels(rows).items()
+    }
+    return tables(["error of T, RMSE of M", *(f"ε = {epsilon:g}" for epsilon in epsilons), "∞"], lines)
 
 
 def _both(rows: list[Row]) -> str:
@@ -249,13 +211,12 @@ def draw(rows: list[Row], figure: Figure) -> None:
     places = figure.subplots(down, across, squeeze=False).ravel()
     for axis in places[len(panels) :]:
         axis.set_axis_off()
-    for axis, panel in zip(places, panels, strict=False):
-        group = where(rows, **panel)
+    for axis, (name, group) in zip(places, panels.items(), strict=False):
         for method in MECHANISMS:
             axis.plot(epsilons, [_error(where(group, method=method, epsilon=e)) for e in epsilons], "o-", label=method)
         for other, style in ((OPEN, "--"), ("column means", ":")):
             axis.axhline(_error(where(group, method=other)), color="gray", linestyle=style, label=other)
-        axis.set(title=_name(panel), xlabel="ε", ylabel="error of T", xscale="log", yscale="log")
+        axis.set(title=name, xlabel="ε", ylabel="error of T", xscale="log", yscale="log")
     if len(panels) < len(places):
         places[-1].legend(*places[0].get_legend_handles_labels(), loc="center", frameon=False)
     else:

@@ -13,15 +13,7 @@ from onesided.experiments.experiment import Row
 from onesided.experiments.methods import RANK, fit
 from onesided.experiments.panels import Panels
 from onesided.experiments.split import all_moments, split
-from onesided.experiments.summaries import (
-    column,
-    distinct,
-    markdown,
-    mean,
-    mean_and_deviation,
-    root_mean_and_deviation,
-    where,
-)
+from onesided.experiments.summaries import column, distinct, groups, mean, over_seeds, root_over_seeds, tables, where
 
 HELD_OUT = "held_out_squared_error"
 SCORES = {
@@ -71,30 +63,26 @@ def measure(cell: Row, panels: Panels) -> list[Row]:
 def by_method(rows: list[Row]) -> list[tuple[str, list[Row]]]:
     """The rows of each method and output, with its name."""
     return [
-        (method if output == "T" else f"{method}, {output}", where(rows, method=method, output=output))
-        for method in distinct(rows, "method")
-        for output in distinct(where(rows, method=method), "output")
+        (method if output == "T" else f"{method}, {output}", group)
+        for (method,), here in groups(rows, "method")
+        for (output,), group in groups(here, "output")
     ]
 
 
 def score_table(rows: list[Row]) -> str:
     """One table for each panel, a line for each method."""
-    parts = []
-    for panel in distinct(rows, "panel"):
-        lines: list[list[Any]] = []
+    lines: dict[str, list[list[Any]]] = {panel: [] for panel in distinct(rows, "panel")}
+    for panel in lines:
         for name, group in by_method(where(rows, panel=panel)):
-            refused = [row["refused"] for row in group if row.get("refused")]
-            scores = [in_words(group, score) for score in SCORES]
-            if refused:
+            if refused := column(group, "refused"):
                 name += f" (refused for {len(refused)} of {len(group)} seeds: {refused[0]})"
-            lines.append([name, *scores])
-        parts.append(f"**{panel}**\n\n" + markdown(["method", *SCORES.values()], lines))
-    return "\n".join(parts)
+            lines[panel].append([name, *(in_words(group, score) for score in SCORES)])
+    return tables(["method", *SCORES.values()], lines)
 
 
 def in_words(rows: list[Row], score: str) -> str:
     """A score, mean ± standard deviation over seeds; of a squared one the root."""
-    return mean_and_deviation(rows, score) if score != HELD_OUT else root_mean_and_deviation(rows, score)
+    return over_seeds(rows, score) if score != HELD_OUT else root_over_seeds(rows, score)
 
 
 def lowest(rows: list[Row], score: str) -> tuple[str, float]:

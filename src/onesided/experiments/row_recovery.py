@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onesided.arrays import Array
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.metrics import relative_error, rmse
 from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
-from onesided.experiments.summaries import column, distinct, log_axis, markdown, mean, where
+from onesided.experiments.summaries import column, distinct, groups, log_axis, markdown, mean, means, where
 from onesided.experiments.synthetic_recovery import hajek_gd, observed, one_sided
 from onesided.model.imputation import LeastSquares
 from onesided.pairs.measured import Measured
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 RECOVERED = 0.1  # the relative error below which rows, and T, are called recovered
 METHODS = {
@@ -76,10 +72,9 @@ def _share_of_rows(predicted: Array, wanted: Array, rows: Array) -> float:
 
 def _first(rows: list[Row], generator: str, name: str) -> float | None:
     """The least C from which on an error stays below the threshold."""
-    group = where(rows, generator=generator)
     found = None
-    for C in sorted(distinct(group, "C"), reverse=True):
-        if mean(where(group, C=C), name) >= RECOVERED:
+    for C, error in reversed(list(zip(*means(where(rows, generator=generator), "C", name), strict=True))):
+        if error >= RECOVERED:
             break
         found = C
     return found
@@ -98,36 +93,35 @@ def expect(rows: list[Row]) -> list[Expectation]:
     rank, enough, generators = rows[0]["rank"], _enough(rows), distinct(rows, "generator")
     high = [row for row in rows if row["C"] >= enough]
     low = [row for row in rows if row["C"] <= rank]
-    expectations = []
-    for name in METHODS:
-        worst = {
-            g: max(mean(where(where(high, generator=g), C=C), name) for C in distinct(high, "C")) for g in generators
-        }
-        expectations.append(
+    least = min(min(column(low, name)) for name in METHODS)
+    worst = {name: {g: max(means(where(high, generator=g), "C", name)[1]) for g in generators} for name in METHODS}
+    firsts = {
+        name: {g: (_first(rows, g, f"T_{name}"), _first(rows, g, name)) for g in generators}
+        for name in ("algorithm2", "onesided")
+    }
+    return [
+        *(
             Expectation(
                 f"{METHODS[name]}: rows are recovered once C reaches r log d, RMSE below {RECOVERED} of column means'",
-                max(worst.values()) < RECOVERED,
-                "; ".join(f"{g}: at most {one:.2g}, below {_from(_first(rows, g, name))}" for g, one in worst.items()),
+                max(most.values()) < RECOVERED,
+                "; ".join(f"{g}: at most {one:.2g}, below {_from(_first(rows, g, name))}" for g, one in most.items()),
             )
-        )
-    least = min(min(column(low, name)) for name in METHODS)
-    expectations.append(
+            for name, most in worst.items()
+        ),
         Expectation(
             "no method recovers rows of at most r entries on average, not even with the row space known",
             least >= RECOVERED,
             f"the least RMSE at C ≤ {rank} is {least:.2g} of that of column means",
-        )
-    )
-    for name in ("algorithm2", "onesided"):
-        firsts = {g: (_first(rows, g, f"T_{name}"), _first(rows, g, name)) for g in generators}
-        expectations.append(
+        ),
+        *(
             Expectation(
                 f"T is recovered before rows are, with the row space of {METHODS[name]}",
-                all(T is not None and (M is None or T < M) for T, M in firsts.values()),
-                "; ".join(f"{g}: T {_from(T)}, rows {_from(M)}" for g, (T, M) in firsts.items()),
+                all(T is not None and (M is None or T < M) for T, M in both.values()),
+                "; ".join(f"{g}: T {_from(T)}, rows {_from(M)}" for g, (T, M) in both.items()),
             )
-        )
-    return expectations
+            for name, both in firsts.items()
+        ),
+    ]
 
 
 def verdict(rows: list[Row]) -> str:
@@ -145,12 +139,10 @@ def table(rows: list[Row]) -> str:
     header += [f"RMSE / column means, {label}" for label in METHODS.values()]
     header += [f"rows recovered, {label}" for label in METHODS.values()] + ["column means / zero"]
     lines = []
-    for generator in distinct(rows, "generator"):
-        for C in distinct(rows, "C"):
-            group = where(rows, generator=generator, C=C)
-            shares = [f"{mean(group, f'{name}_rows'):.0%}" for name in METHODS]
-            errors = [mean(group, name) for name in ("T_algorithm2", "T_onesided", *METHODS)]
-            lines.append([generator, C, *errors, *shares, mean(group, "rmse_means") / mean(group, "rmse_zero")])
+    for kind, group in groups(rows, "generator", "C"):
+        shares = [f"{mean(group, f'{name}_rows'):.0%}" for name in METHODS]
+        errors = [mean(group, name) for name in ("T_algorithm2", "T_onesided", *METHODS)]
+        lines.append([*kind, *errors, *shares, mean(group, "rmse_means") / mean(group, "rmse_zero")])
     return markdown(header, lines)
 
 
@@ -161,10 +153,9 @@ def draw(rows: list[Row], figure: Figure) -> None:
     lines = [(name, label, "o-") for name, label in METHODS.items()]
     lines += [("T_algorithm2", "T by HajekGD", "x:"), ("T_onesided", "T by OneSidedCompletion", "x:")]
     for axis, generator in zip(axes, generators, strict=True):
-        group = where(rows, generator=generator)
-        sizes = distinct(group, "C")
         for position, (name, label, style) in enumerate(lines):
-            heights = [max(mean(where(group, C=C), name), 1e-4) for C in sizes]
+            sizes, heights = means(where(rows, generator=generator), "C", name)
+            heights = [max(height, 1e-4) for height in heights]
             axis.plot(sizes, heights, style, color=f"C{position % 3}", label=label)
         axis.axvline(rows[0]["rank"], color="grey", linewidth=0.8)
         axis.axvline(_enough(rows), color="grey", linewidth=0.8, linestyle="--")

@@ -11,18 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onesided import synthetic
 from onesided.arrays import Array
+from onesided.experiments.experiment import Axes
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 HIGHEST_RANK = 50
 GENERATORS = {"text": "N(1/√d, 1/d)", "code": "N(2/√d, 1/d²)"}
@@ -103,12 +100,11 @@ def inclusion(sampler: str, p: float, d: int) -> tuple[float, float]:
     return p, p**2
 
 
-def mark_p(axis: Axes, p: list[float]) -> None:
-    """A logarithmic axis of p, marked where it was measured."""
-    axis.set_xscale("log")
+def logarithmic(axis: Axes, p: list[float]) -> None:
+    """Logarithmic axes, that of p marked where it was measured."""
+    axis.set(xscale="log", yscale="log", xlabel="p, or C/d")
     axis.set_xticks(p, [f"{one:.3g}" for one in p])
     axis.set_xticks([], minor=True)
-    axis.set_xlabel("p, or C/d")
 
 
 def repeated(truth: synthetic.Truth, sampler: str, p: float, repetitions: int, seed: int) -> Iterator[PairMoments]:

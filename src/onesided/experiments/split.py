@@ -17,6 +17,7 @@ from onesided.arrays import Array
 from onesided.experiments.panels import COMPLETE, Panels
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
+from onesided.synthetic import keep_entries
 
 UNUSED_ROWS = 0.1
 TRAINED = 8 / 9  # of the entries of the other rows
@@ -35,14 +36,16 @@ class Split:
     unused: PairMoments  # of the rows never used
 
 
+@lru_cache(maxsize=1)
 def split(panels: Panels, name: str, seed: int) -> Split:
     """The panel of a name, cut by a seed; the last one made stays in memory."""
-    return _split(panels, name, seed)
+    return cut(panels.load(name), seed, COMPLETE.get(name, TRAINED))
 
 
+@lru_cache(maxsize=1)
 def all_moments(panels: Panels, name: str) -> PairMoments:
     """The pair moments of the whole panel, of which the last made stay in memory."""
-    return _all_moments(panels, name)
+    return moments_of(panels.load(name))
 
 
 def cut(panel: Panel, seed: int, share: float = TRAINED) -> Split:
@@ -69,22 +72,6 @@ def cut(panel: Panel, seed: int, share: float = TRAINED) -> Split:
     return Split(train, rows, used.columns[held_out], used.values[held_out].astype(np.float64), unused)
 
 
-def keep_entries(panel: Panel, kept: Array) -> Panel:
-    """The panel with the entries that a mask over them keeps; rows and columns stay.
-
-    >>> keep_entries(Panel.from_dense([[1.0, 2.0], [3.0, 4.0]]), np.array([True, False, False, True]))
-    Panel(2 rows × 2 columns, 2 entries)
-    """
-    return Panel(
-        np.concatenate([[0], np.cumsum(kept)])[panel.indptr],
-        panel.columns[kept],
-        panel.values[kept],
-        panel.n_columns,
-        row_ids=panel.row_ids if panel.has_row_ids else None,
-        column_ids=panel.column_ids if panel.has_column_ids else None,
-    )
-
-
 def moments_of(panel: Panel) -> PairMoments:
     """Pair moments, by dense products where the panel is nearly complete."""
     if panel.n_entries < DENSE * panel.n_rows * panel.n_columns:
@@ -102,13 +89,3 @@ def moments_of(panel: Panel) -> PairMoments:
     squares = (values.T @ values)[on]
     indptr = np.searchsorted(i, np.arange(panel.n_columns + 1))
     return PairMoments(panel.n_rows, indptr, j.astype(np.int32), counts[on], sums, squares)
-
-
-@lru_cache(maxsize=1)
-def _split(panels: Panels, name: str, seed: int) -> Split:
-    return cut(panels.load(name), seed, COMPLETE.get(name, TRAINED))
-
-
-@lru_cache(maxsize=1)
-def _all_moments(panels: Panels, name: str) -> PairMoments:
-    return moments_of(panels.load(name))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -11,16 +13,11 @@ from onesided.panels.panel import Panel
 
 RANK = 8
 PART = 1 << 20  # entries made at a time
+ARRAYS = {"columns": np.int32, "values": np.float32}
 
 
 def skewed_panel(
-    n: int,
-    d: int,
-    per_row: float,
-    folder: Path | None = None,
-    *,
-    equal_rows: bool = False,
-    seed: int = 0,
+    n: int, d: int, per_row: float, folder: Path | None = None, *, equal_rows: bool = False, seed: int = 0
 ) -> Panel:
     """Ratings in half stars: a mean for each column, an effect of each row, eight factors and noise.
 
@@ -34,8 +31,8 @@ def skewed_panel(
     mean, factor = rng.normal(3.5, 0.4, size=d), rng.normal(size=(d, RANK)) * 0.35 / np.sqrt(RANK)
     lengths = np.full(n, per_row) if equal_rows else np.maximum(rng.lognormal(0.0, 1.1, size=n), 0.1)
     lengths = np.minimum(lengths * per_row / lengths.mean(), d / 3)
-    parts, counts = _Parts(folder), []
-    step = max(1, int(PART / per_row))
+    counts, step = [], max(1, int(PART / per_row))
+    files: list[BinaryIO] = [BytesIO() if folder is None else (folder / name).open("wb") for name in ARRAYS]
     for first in range(0, n, step):
         wanted = np.maximum(1, rng.poisson(1.05 * lengths[first : first + step]))
         rows = np.repeat(np.arange(len(wanted)), wanted)
@@ -45,33 +42,15 @@ def skewed_panel(
         row_effect, coordinates = 0.4 * rng.normal(size=len(wanted)), rng.normal(size=(len(wanted), RANK))
         signal = mean[columns] + row_effect[rows] + np.einsum("ka,ka->k", coordinates[rows], factor[columns])
         values = np.clip(np.round(2 * (signal + 0.85 * rng.normal(size=len(rows)))) / 2, 0.5, 5.0)
-        parts.add(columns.astype(np.int32), values.astype(np.float32))
+        for file, part, dtype in zip(files, (columns, values), ARRAYS.values(), strict=True):
+            file.write(part.astype(dtype).tobytes())
         counts.append(np.bincount(rows, minlength=len(wanted)))
-    return Panel(np.concatenate([[0], np.cumsum(np.concatenate(counts))]), *parts.arrays(), d)
+    columns, values = (_array(file, dtype) for file, dtype in zip(files, ARRAYS.values(), strict=True))
+    return Panel(np.concatenate([[0], np.cumsum(np.concatenate(counts))]), columns, values, d)
 
 
-class _Parts:
-    """Two arrays that grow, in files if there is a folder for them."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-        self._columns: list[Array] = []
-        self._values: list[Array] = []
-        if folder is not None:
-            self._files = [(folder / name).open("wb") for name in ("columns", "values")]
-
-    def add(self, columns: Array, values: Array) -> None:
-        if self._folder is None:
-            self._columns.append(columns)
-            self._values.append(values)
-        else:
-            self._files[0].write(columns.tobytes())
-            self._files[1].write(values.tobytes())
-
-    def arrays(self) -> tuple[Array, Array]:
-        if self._folder is None:
-            return np.concatenate(self._columns), np.concatenate(self._values)
-        for file in self._files:
-            file.close()
-        columns = np.memmap(self._folder / "columns", np.int32, "r")
-        return columns, np.memmap(self._folder / "values", np.float32, "r")
+def _array(file: BinaryIO, dtype: type) -> Array:
+    if isinstance(file, BytesIO):
+        return np.frombuffer(file.getbuffer(), dtype)
+    file.close()
+    return np.memmap(file.name, dtype, "r")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Row = dict[str, Any]
+from onesided.experiments.experiment import Axes, Row
 
 
 def where(rows: Iterable[Row], **values: Any) -> list[Row]:
@@ -40,6 +37,28 @@ def distinct(rows: Iterable[Row], name: str) -> list[Any]:
     return list(dict.fromkeys(column(rows, name)))
 
 
+def groups(rows: Iterable[Row], *names: str) -> list[tuple[tuple[Any, ...], list[Row]]]:
+    """The rows that agree in some values, with these values, in order of appearance.
+
+    >>> groups([{"d": 20, "e": 0.5}, {"d": 10, "e": 0.25}, {"d": 20, "e": 0.75}], "d")
+    [((20,), [{'d': 20, 'e': 0.5}, {'d': 20, 'e': 0.75}]), ((10,), [{'d': 10, 'e': 0.25}])]
+    """
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in names), []).append(row)
+    return list(found.items())
+
+
+def means(rows: Sequence[Row], by: str, name: str) -> tuple[list[Any], list[float]]:
+    """The values that ``by`` takes, ascending, and the mean of another value over the rows of each.
+
+    >>> means([{"d": 20, "e": 0.5}, {"d": 10, "e": 0.25}, {"d": 20, "e": 1.5}], "d", "e")
+    ([10, 20], [0.25, 1.0])
+    """
+    at = sorted(distinct(rows, by))
+    return at, [mean(where(rows, **{by: value}), name) for value in at]
+
+
 def mean(rows: Iterable[Row], name: str) -> float:
     """The mean of a value over rows, which are seeds as a rule.
 
@@ -59,16 +78,15 @@ def deviation(rows: Iterable[Row], name: str) -> float:
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
-def mean_and_deviation(rows: Sequence[Row], name: str) -> str:
+def over_seeds(rows: Sequence[Row], name: str) -> str:
     """Both, to three digits; a dash where no row has the value.
 
-    >>> mean_and_deviation([{"e": 1.0}, {"e": 3.0}], "e"), mean_and_deviation([], "e")
+    >>> over_seeds([{"e": 1.0}, {"e": 3.0}], "e"), over_seeds([], "e")
     ('2 ± 1.4', '–')
     """
-    if not column(rows, name):
+    if not (values := column(rows, name)):
         return "–"
-    spread = deviation(rows, name)
-    return f"{mean(rows, name):.3g} ± {spread:.2g}" if len(column(rows, name)) > 1 else f"{mean(rows, name):.3g}"
+    return f"{mean(rows, name):.3g}" + (f" ± {deviation(rows, name):.2g}" if len(values) > 1 else "")
 
 
 def root_mean(rows: Iterable[Row], name: str) -> float:
@@ -80,10 +98,10 @@ def root_mean(rows: Iterable[Row], name: str) -> float:
     return float(np.sqrt(max(mean(rows, name), 0.0)))
 
 
-def root_mean_and_deviation(rows: Sequence[Row], name: str) -> str:
+def root_over_seeds(rows: Sequence[Row], name: str) -> str:
     """The root of the mean of a squared value, and to first order the standard deviation of such roots over seeds.
 
-    >>> root_mean_and_deviation([{"e2": 0.03}, {"e2": 0.05}], "e2"), root_mean_and_deviation([{"e2": -1.0}], "e2")
+    >>> root_over_seeds([{"e2": 0.03}, {"e2": 0.05}], "e2"), root_over_seeds([{"e2": -1.0}], "e2")
     ('0.2 ± 0.035', '0')
     """
     if not column(rows, name):
@@ -112,13 +130,23 @@ def _in_words(one: Any) -> str:
     return str(one).replace("|", "\\|")
 
 
-def agreement(holds: Iterable[bool], mainly: bool) -> str:
-    """How a verdict begins: whether all claims hold, or at least the main one does.
+def tables(header: Sequence[str], lines: dict[str, list[list[Any]]]) -> str:
+    """Markdown tables with one header, each under its title.
 
-    >>> agreement([True, True], True), agreement([True, False], True), agreement([False], False)
+    >>> print(tables(["d"], {"digits": [[10]], "ratings": [[20]]}).splitlines()[:4])
+    ['**digits**', '', '| d |', '| --- |']
+    """
+    return "\n".join(f"**{title}**\n\n{markdown(header, below)}" for title, below in lines.items())
+
+
+def agreement(holds: Sequence[bool], mainly: bool | None = None) -> str:
+    """How a verdict begins: whether all claims hold, or at least the main one (any, where none is named).
+
+    >>> agreement([True, True]), agreement([True, False]), agreement([True, False], False)
     ('Agrees', 'Agrees in part', 'Does not agree')
     """
-    return "Agrees" if all(holds) else "Agrees in part" if mainly else "Does not agree"
+    part = any(holds) if mainly is None else mainly
+    return "Agrees" if all(holds) else "Agrees in part" if part else "Does not agree"
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:

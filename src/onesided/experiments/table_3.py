@@ -20,20 +20,17 @@ REASONS = {("book-crossing", means): LEVELS for means in ("column means", "shrun
 TOO_LARGE = {("book-crossing", "nuclear norm, convex")}  # d × d eigenvectors of 186,000 columns
 
 
-def largest_movielens(names: list[str]) -> str | None:
-    """Of the MovieLens panels at hand, the one in this table; the others are in table 4."""
-    sizes = [name for name in MOVIELENS if name in names]
-    return sizes[-1] if sizes else None
+def without_smaller(names: list[str]) -> list[str]:
+    """The panels of this table: of the MovieLens panels at hand only the largest; the others are in table 4."""
+    smaller = [name for name in MOVIELENS if name in names][:-1]
+    return [name for name in names if name not in smaller]
 
 
 def cells(settings: Settings, panels: Panels) -> list[Row]:
-    names = panels.names
-    others = set(MOVIELENS) - {largest_movielens(names)}
     return [
         {"panel": name, "seed": seed, "method": method}
         for seed in range(settings["seeds"])
-        for name in names
-        if name not in others
+        for name in without_smaller(panels.names)
         for method in COMPARED
         if (name, method) not in TOO_LARGE
     ]

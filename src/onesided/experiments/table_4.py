@@ -5,13 +5,13 @@ from __future__ import annotations
 from onesided.experiments import table_3
 from onesided.experiments.experiment import Experiment, Row, Settings
 from onesided.experiments.methods import COMPARED, SETTINGS
-from onesided.experiments.panels import MOVIELENS, TENTHS, Panels
+from onesided.experiments.panels import TENTHS, Panels
 from onesided.experiments.recovery import DEFINED, measure, score_table
 
 
 def cells(settings: Settings, panels: Panels) -> list[Row]:
     """MovieLens panels beside the one of table 3; where there is none, panels drawn like two of them."""
-    names = [name for name in panels.names if name in MOVIELENS and name != table_3.largest_movielens(panels.names)]
+    names = [name for name in panels.names if name not in table_3.without_smaller(panels.names)]
     return [
         {"panel": name, "seed": seed, "method": method}
         for name in names or settings["stand_ins"]

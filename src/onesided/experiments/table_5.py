@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
 from onesided.experiments.methods import SETTINGS
-from onesided.experiments.panels import MOVIELENS, Panels
+from onesided.experiments.panels import Panels
 from onesided.experiments.recovery import DEFINED, HELD_OUT, by_method, in_words, measure
-from onesided.experiments.summaries import column, distinct, markdown, mean, where
-from onesided.experiments.table_3 import largest_movielens
+from onesided.experiments.summaries import column, distinct, groups, mean, tables, where
+from onesided.experiments.table_3 import without_smaller
 
 RANKED = ("Hájek-GD", "OneSidedCompletion of that rank")
-SCORES = {
-    "published_error": "published error of T",
-    HELD_OUT: "held-out error of T",
-    "rmse": "RMSE of M",
-}
+SCORES = {"published_error": "published error of T", HELD_OUT: "held-out error of T", "rmse": "RMSE of M"}
 
 
 def cells(settings: Settings, panels: Panels) -> list[Row]:
-    names = panels.names
-    others = set(MOVIELENS) - {largest_movielens(names)}
     return [
         {"panel": name, "seed": seed, "method": method, "rank": rank}
         for seed in range(settings["seeds"])
-        for name in names
-        if name not in others
+        for name in without_smaller(panels.names)
         for rank in settings["ranks"]
         for method in RANKED
     ]
@@ -33,23 +26,20 @@ def cells(settings: Settings, panels: Panels) -> list[Row]:
 def _falls(rows: list[Row], score: str) -> tuple[bool, str]:
     """Whether a score of Hájek-GD is lowest at the highest rank, and what it is at each."""
     here = where(rows, method="Hájek-GD", output="XXᵀ")
-    groups = {rank: where(here, rank=rank) for rank in distinct(here, "rank")}
-    means = {rank: mean(group, score) for rank, group in groups.items() if column(group, score)}
-    if not means:
+    scored = {rank: mean(group, score) for (rank,), group in groups(here, "rank") if column(group, score)}
+    if not scored:
         return False, "every rank was refused"
-    best = min(means, key=means.__getitem__)
-    return best == max(means), ", ".join(f"{value:.3g} at rank {rank}" for rank, value in means.items())
+    words = ", ".join(f"{value:.3g} at rank {rank}" for rank, value in scored.items())
+    return min(scored, key=scored.__getitem__) == max(scored), words
 
 
 def expect(rows: list[Row]) -> list[Expectation]:
     """A larger rank may overfit, when imputing M above all."""
-    found = []
-    for panel in distinct(rows, "panel"):
-        highest, values = _falls(where(rows, panel=panel), "rmse")
-        found.append(
-            Expectation(f"{panel}: the RMSE of Algorithm 2 is lowest below the highest rank", not highest, values)
-        )
-    return found
+    found = {panel: _falls(where(rows, panel=panel), "rmse") for panel in distinct(rows, "panel")}
+    return [
+        Expectation(f"{panel}: the RMSE of Algorithm 2 is lowest below the highest rank", not highest, values)
+        for panel, (highest, values) in found.items()
+    ]
 
 
 def verdict(rows: list[Row]) -> str:
@@ -63,16 +53,15 @@ def verdict(rows: list[Row]) -> str:
 
 
 def table(rows: list[Row]) -> str:
-    """One table for each panel."""
-    parts = []
-    for panel in distinct(rows, "panel"):
-        lines = [
-            [name, rank, *(in_words(where(group, rank=rank), score) for score in SCORES)]
+    lines = {
+        panel: [
+            [name, rank, *(in_words(here, score) for score in SCORES)]
             for name, group in by_method(where(rows, panel=panel))
-            for rank in distinct(group, "rank")
+            for (rank,), here in groups(group, "rank")
         ]
-        parts.append(f"**{panel}**\n\n" + markdown(["method", "rank", *SCORES.values()], lines))
-    return "\n".join(parts)
+        for panel in distinct(rows, "panel")
+    }
+    return tables(["method", "rank", *SCORES.values()], lines)
 
 
 EXPERIMENT = Experiment(

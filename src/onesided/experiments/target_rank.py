@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.metrics import relative_error
 from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
-from onesided.experiments.summaries import agreement, distinct, log_axis, markdown, mean, mean_and_deviation, where
+from onesided.experiments.summaries import (
+    agreement,
+    distinct,
+    groups,
+    log_axis,
+    markdown,
+    mean,
+    means,
+    over_seeds,
+    where,
+)
 from onesided.experiments.synthetic_recovery import hajek_gd, observed, one_sided
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 COMPARABLE = 2.0  # the largest ratio between errors that are called comparable
 AUTO = "auto"
@@ -43,52 +46,46 @@ def measure(cell: Row, panels: Panels) -> Row:
 
 def _errors(rows: list[Row], generator: str, rank: int) -> dict[int | str, float]:
     group = where(rows, generator=generator, rank=rank)
-    return {target: mean(where(group, target=target), "error") for target in distinct(group, "target")}
+    return {target: mean(here, "error") for (target,), here in groups(group, "target")}
 
 
 def _worst_ratios(rows: list[Row], generator: str) -> dict[int, float]:
     """For each rank, the largest error of HajekGD over its smallest, between target ranks."""
-    ratios = {}
-    for rank in distinct(rows, "rank"):
-        errors = [error for target, error in _errors(rows, generator, rank).items() if target != AUTO]
-        ratios[rank] = max(errors) / min(errors)
-    return ratios
+    own = [row for row in where(rows, generator=generator) if row["target"] != AUTO]
+    errors = {rank: means(group, "target", "error")[1] for (rank,), group in groups(own, "rank")}
+    return {rank: max(one) / min(one) for rank, one in errors.items()}
 
 
 def _auto_against_best(rows: list[Row]) -> float:
     """The largest error with the rank chosen, over that of HajekGD at its best target rank."""
-    kinds = [(g, rank) for g in distinct(rows, "generator") for rank in distinct(rows, "rank")]
-    tables = [_errors(rows, *kind) for kind in kinds]
-    return max(one[AUTO] / min(error for target, error in one.items() if target != AUTO) for one in tables)
+    errors = [_errors(rows, *kind) for kind, _ in groups(rows, "generator", "rank")]
+    return max(one.pop(AUTO) / min(one.values()) for one in errors)
 
 
 def expect(rows: list[Row]) -> list[Expectation]:
-    expectations = []
-    for generator in distinct(rows, "generator"):
-        ratios = _worst_ratios(rows, generator)
-        expectations.append(
+    worst = _auto_against_best(rows)
+    return [
+        *(
             Expectation(
                 f"on the {generator} generator, errors of HajekGD at different target ranks are within a factor "
                 f"{COMPARABLE:g} of each other",
                 max(ratios.values()) <= COMPARABLE,
                 "; ".join(f"r = {rank}: factor {ratio:.3g}" for rank, ratio in ratios.items()),
             )
-        )
-    worst = _auto_against_best(rows)
-    expectations.append(
+            for generator in distinct(rows, "generator")
+            for ratios in [_worst_ratios(rows, generator)]
+        ),
         Expectation(
             "OneSidedCompletion, which chooses its rank, is never worse than HajekGD at the best target rank",
             worst <= 1,
             f"its error is at most {worst:.3g} times that",
-        )
-    )
-    return expectations
+        ),
+    ]
 
 
 def verdict(rows: list[Row]) -> str:
     ratios = {generator: max(_worst_ratios(rows, generator).values()) for generator in distinct(rows, "generator")}
-    held = [ratio <= COMPARABLE for ratio in ratios.values()]
-    word = agreement(held, any(held))
+    word = agreement([ratio <= COMPARABLE for ratio in ratios.values()])
     found = ", ".join(f"{ratio:.2g} on {generator}" for generator, ratio in ratios.items())
     return f"{word}: between target ranks the error of HajekGD differs by factors up to {found}."
 
@@ -97,12 +94,10 @@ def table(rows: list[Row]) -> str:
     targets = distinct(rows, "target")
     header = ["generator", "r", *(f"target {target}" if target != AUTO else "OneSidedCompletion" for target in targets)]
     lines = []
-    for generator in distinct(rows, "generator"):
-        for rank in distinct(rows, "rank"):
-            group = where(rows, generator=generator, rank=rank)
-            chosen = f" (rank {np.mean([row['chosen'] for row in where(group, target=AUTO)]):.3g})"
-            words = [mean_and_deviation(where(group, target=one), "error") for one in targets]
-            lines.append([generator, rank, *words[:-1], words[-1] + chosen])
+    for kind, group in groups(rows, "generator", "rank"):
+        words = [over_seeds(where(group, target=one), "error") for one in targets]
+        words[-1] += f" (rank {mean(group, 'chosen'):.3g})"
+        lines.append([*kind, *words])
     return markdown(header, lines)
 
 
@@ -113,10 +108,9 @@ def draw(rows: list[Row], figure: Figure) -> None:
     for axis, generator in zip(axes, generators, strict=True):
         for position, rank in enumerate(distinct(rows, "rank")):
             errors = _errors(rows, generator, rank)
-            targets = [target for target in errors if target != AUTO]
-            heights = [errors[target] for target in targets]
-            axis.plot(targets, heights, "o-", color=f"C{position}", label=f"r = {rank}")
-            axis.axhline(errors[AUTO], color=f"C{position}", linestyle=":")
+            chosen = errors.pop(AUTO)
+            axis.plot(list(errors), list(errors.values()), "o-", color=f"C{position}", label=f"r = {rank}")
+            axis.axhline(chosen, color=f"C{position}", linestyle=":")
         axis.set(yscale="log", xlabel="target rank", title=generator)
         log_axis(axis, distinct(rows, "rank"))
     axes[0].set_ylabel("relative error of T")

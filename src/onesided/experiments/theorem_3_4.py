@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from onesided.experiments.experiment import Expectation, Experiment, Row, Settings
+from onesided.experiments.experiment import Expectation, Experiment, Figure, Row, Settings
 from onesided.experiments.panels import Panels
 from onesided.experiments.sampling import generated
-from onesided.experiments.summaries import agreement, distinct, exponent, log_axis, markdown, mean, where
+from onesided.experiments.summaries import agreement, distinct, exponent, groups, log_axis, markdown, mean, means, where
 from onesided.experiments.synthetic_recovery import observed, recovered
 from onesided.synthetic import Truth
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 CLAIMED = {"n": -1.0, "C": -2.0, "d": 1.0}  # the bound's exponents, that of d but for log d
 NEAR = 0.5  # how far from the claimed exponent a measured one may be
@@ -59,18 +56,11 @@ def measure(cell: Row, panels: Panels) -> Row:
     of_the_mean = penalty * d / (d + q * d * (d - 1))  # over |Ω|, and R over d
     panel = observed(truth, C, seed)
     row = recovered(panel, T, rank, seed, penalty=of_the_mean, alpha=alpha)
-    squares: dict[str, Any] = {f"{name}_squared": (row[name] * row["norm"]) ** 2 for name in SQUARED}
-    return (
-        row
-        | squares
-        | {
-            "bound": bound(n, d, C, rank, kappa, mu),
-            "kappa": kappa,
-            "mu": mu,
-            "alpha": alpha,
-            "longest": float(np.sqrt(T.diagonal().max())),
-        }
-    )
+    return row | {
+        **{f"{name}_squared": (row[name] * row["norm"]) ** 2 for name in SQUARED},
+        **{"bound": bound(n, d, C, rank, kappa, mu), "kappa": kappa, "mu": mu, "alpha": alpha},
+        "longest": float(np.sqrt(T.diagonal().max())),
+    }
 
 
 def _sweep(rows: list[Row], name: str) -> list[Row]:
@@ -84,13 +74,7 @@ def _usual(rows: list[Row], name: str) -> Any:
 
 
 def _line(rows: list[Row], by: str, name: str) -> tuple[list[float], list[float]]:
-    group = _sweep(rows, by)
-    at = sorted(distinct(group, by))
-    return at, [mean(where(group, **{by: one}), name) for one in at]
-
-
-def _exponent(rows: list[Row], by: str, name: str) -> float:
-    return exponent(*_line(rows, by, name))
+    return means(_sweep(rows, by), by, name)
 
 
 def _ratios(rows: list[Row]) -> list[float]:
@@ -99,27 +83,16 @@ def _ratios(rows: list[Row]) -> list[float]:
 
 
 def expect(rows: list[Row]) -> list[Expectation]:
-    expectations = []
-    for by, claimed in CLAIMED.items():
-        found = {name: _exponent(rows, by, f"{name}_squared") for name in SQUARED}
-        expectations.append(
-            Expectation(
-                f"the squared error of HajekGD goes as {by} to the power {claimed:g}, to ±{NEAR}",
-                abs(found["hajek"] - claimed) <= NEAR,
-                f"{found['hajek']:.2f}; OneSidedCompletion {found['onesided']:.2f}",
-            )
-        )
-    ratios = _ratios(rows)
-    expectations.append(
+    ratios, sparse = _ratios(rows), min(distinct(rows, "C"))
+    informative = [row for row in rows if row["bound"] < row["norm"] ** 2]
+    error, own = (mean(where(_sweep(rows, "C"), C=sparse), name) for name in ("hajek", "onesided"))
+    return [
+        *(_power(rows, by, claimed) for by, claimed in CLAIMED.items()),
         Expectation(
             "the squared error of HajekGD is below the bound with c = 1 everywhere",
             min(ratios) >= 1,
             f"the bound is {_range(ratios)} times it",
-        )
-    )
-    sparse, informative = min(distinct(rows, "C")), [row for row in rows if row["bound"] < row["norm"] ** 2]
-    error = mean(where(_sweep(rows, "C"), C=sparse), "hajek")
-    expectations += [
+        ),
         Expectation(
             "the bound with c = 1 says more than returning zero would, ε² < ‖T‖_F², at every size tried",
             len(informative) == len(rows),
@@ -128,10 +101,18 @@ def expect(rows: list[Row]) -> list[Expectation]:
         Expectation(
             f"at C = {sparse} HajekGD is better than returning zero: a relative error below 1",
             error < 1,
-            f"{error:.2f}; OneSidedCompletion {mean(where(_sweep(rows, 'C'), C=sparse), 'onesided'):.2g}",
+            f"{error:.2f}; OneSidedCompletion {own:.2g}",
         ),
     ]
-    return expectations
+
+
+def _power(rows: list[Row], by: str, claimed: float) -> Expectation:
+    hajek, onesided = (exponent(*_line(rows, by, f"{name}_squared")) for name in SQUARED)
+    return Expectation(
+        f"the squared error of HajekGD goes as {by} to the power {claimed:g}, to ±{NEAR}",
+        abs(hajek - claimed) <= NEAR,
+        f"{hajek:.2f}; OneSidedCompletion {onesided:.2f}",
+    )
 
 
 def _over_zero(rows: list[Row]) -> list[float]:
@@ -140,17 +121,13 @@ def _over_zero(rows: list[Row]) -> list[float]:
 
 
 def _range(values: list[float]) -> str:
-    return (
-        f"{min(values):,.2g} to {max(values):,.2g}"
-        if max(values) < 100
-        else f"{min(values):,.0f} to {max(values):,.0f}"
-    )
+    digits = ",.2g" if max(values) < 100 else ",.0f"
+    return f"{min(values):{digits}} to {max(values):{digits}}"
 
 
 def verdict(rows: list[Row]) -> str:
-    powers = {by: _exponent(rows, by, "hajek_squared") for by in CLAIMED}
-    held = [one.holds for one in expect(rows)]
-    word = agreement(held, any(held))
+    powers = {by: exponent(*_line(rows, by, "hajek_squared")) for by in CLAIMED}
+    word = agreement([one.holds for one in expect(rows)])
     found = ", ".join(f"{by} to the power {power:.1f} (bound {CLAIMED[by]:g})" for by, power in powers.items())
     return (
         f"{word}: the squared error goes as {found}; the bound with c = 1 is {_range(_ratios(rows))} times it, and "
@@ -161,13 +138,11 @@ def verdict(rows: list[Row]) -> str:
 def table(rows: list[Row]) -> str:
     header = ["n", "d", "C", "‖XXᵀ − T‖_F², HajekGD", "OneSidedCompletion", "bound, c = 1", "‖T‖_F²"]
     header += ["relative error, HajekGD", "OneSidedCompletion", "α", "longest row of the true factor"]
-    kinds = dict.fromkeys((row["n"], row["d"], row["C"]) for row in rows)
+    squared, others = ("hajek_squared", "onesided_squared", "bound"), ("hajek", "onesided", "alpha", "longest")
     lines = []
-    for n, d, C in kinds:
-        group = where(rows, n=n, d=d, C=C)
-        names = ("hajek_squared", "onesided_squared", "bound")
-        line = [n, d, C, *(mean(group, name) for name in names), mean(group, "norm") ** 2]
-        lines.append([*line, *(mean(group, name) for name in ("hajek", "onesided", "alpha", "longest"))])
+    for kind, group in groups(rows, "n", "d", "C"):
+        line = [*kind, *(mean(group, name) for name in squared), mean(group, "norm") ** 2]
+        lines.append([*line, *(mean(group, name) for name in others)])
     return markdown(header, lines)
 
 

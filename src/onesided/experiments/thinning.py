@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from onesided.arrays import Array
-from onesided.experiments.split import keep_entries
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
-from onesided.synthetic import sample_snowball
+from onesided.synthetic import keep_entries, sample_snowball
 
 
 @dataclass(frozen=True, eq=False)

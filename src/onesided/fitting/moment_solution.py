@@ -37,6 +37,7 @@ def moment_solution(
 
     The caller has checked that the panel can be fitted (:func:`onesided.fitting.setting.check_fittable`).
 
+    >>> from onesided import Panel
     >>> setting = Setting(1, center="none", ridge=0.0)
     >>> factor = moment_solution(Panel.from_dense([[1.0, 2.0], [2.0, 4.0]]), setting).row_space.factor
     >>> (factor @ factor.T).round(3)[0, 1]

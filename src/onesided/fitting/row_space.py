@@ -27,6 +27,7 @@ def fit_row_space(
 ) -> Fit:
     """Fit the rows of positive weight, with at most so many variational passes.
 
+    >>> from onesided import Panel
     >>> panel = Panel.from_dense([[1.0, 2.0, np.nan], [2.0, 4.0, 1.0], [3.0, np.nan, 2.0]])
     >>> fit_row_space(panel, Setting(1, refined=False), rng=0).solve.status
     'converged'

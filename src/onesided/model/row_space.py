@@ -55,6 +55,7 @@ class RowSpace:
 
     Examples
     --------
+    >>> from onesided import Panel
     >>> space = RowSpace(np.zeros(2), np.array([[1.0], [2.0]]), np.full(2, 0.5))
     >>> space.predictor.impute(Panel.from_dense([[1.5, np.nan]])).round(3)
     array([[1.5, 2. ]])

@@ -55,6 +55,7 @@ class Entry:
     the measurement T̂_ij as an estimate of these rows' own T_ij; for a completed one that of the model's value, which
     takes a bootstrap (:meth:`onesided.OneSidedCompletion.bootstrap`); otherwise None.
 
+    >>> from onesided import Panel
     >>> panel = Panel.from_arrays([0, 0, 1, 1, 2], ["rye", "tea", "tea", "gin", "ale"], [1.0, 2.0, 1.0, 1.0, 3.0])
     >>> ids = panel.column_ids
     >>> T = SecondMoment(np.ones((4, 1)), Measured.from_panel(panel), panel=panel, column_ids=ids).algorithm1
@@ -86,6 +87,7 @@ class SecondMoment(LinearOperator):
 
     Examples
     --------
+    >>> from onesided import Panel
     >>> panel = Panel.from_dense([[1.0, 2.0, np.nan], [np.nan, 1.0, 1.0]])
     >>> T = SecondMoment(np.ones((3, 1)), Measured.from_panel(panel), panel=panel)
     >>> T[0, 1]

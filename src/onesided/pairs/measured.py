@@ -17,6 +17,7 @@ from onesided.panels.panel_like import PanelLike
 class Measured:
     """What a model knows of its panel without the panel: the diagonal, and which columns can be placed.
 
+    >>> from onesided import Panel
     >>> measured = Measured.from_panel(Panel.from_arrays([0, 0, 1, 1, 2], [0, 1, 1, 2, 3], [1.0, 2.0, 1.0, 1.0, 3.0]))
     >>> measured.diagonal, measured.linked(0, 2), measured.linked(0, 3)
     (array([1. , 2.5, 1. , 9. ]), True, False)

@@ -56,13 +56,4 @@ from __future__ import annotations
 from onesided.recoverability.findings import Counts, Coverage, Evenness, Parts, RankSupport, Recoverability
 from onesided.recoverability.inspection import paper_rows, recoverability
 
-__all__ = [
-    "Counts",
-    "Coverage",
-    "Evenness",
-    "Parts",
-    "RankSupport",
-    "Recoverability",
-    "paper_rows",
-    "recoverability",
-]
+__all__ = ["Counts", "Coverage", "Evenness", "Parts", "RankSupport", "Recoverability", "paper_rows", "recoverability"]

@@ -177,12 +177,9 @@ class Recoverability:
             return supported if tried_all else f"{supported}, and perhaps more: no more directions were tried"
         if further.rows_needed is None:
             return f"{supported}; nothing points to rank {further.rank}"
-        wanted = f"rank {further.rank} needs about {self._times(further)} the rows or more"
+        times = further.rows_needed / self.rows
+        wanted = f"rank {further.rank} needs about {'100' if times > 100 else f'{times:.2g}'} times the rows or more"
         return f"{supported}; {wanted}, if there are so many directions"
-
-    def _times(self, wanted: RankSupport) -> str:
-        times = (wanted.rows_needed or 0) / self.rows
-        return "100 times" if times > 100 else f"{times:.2g} times"
 
     def _about_parts(self) -> list[str]:
         said, parts = [], self.parts
@@ -192,9 +189,8 @@ class Recoverability:
                 f"{parts.largest_share:.0%} of the columns: columns of different parts can never be compared"
             )
         if parts.unplaced:
-            column = counted(parts.unplaced, "column")
             said.append(
-                f"{column} cannot be placed: {parts.columns_never_seen:,} never seen, "
+                f"{counted(parts.unplaced, 'column')} cannot be placed: {parts.columns_never_seen:,} never seen, "
                 f"{parts.columns_always_alone:,} never beside another (first: {examples(parts.examples)})"
             )
         return said
@@ -204,10 +200,9 @@ class Recoverability:
         if coverage.observed_pairs:
             were = "was" if coverage.possible_pairs == 1 else "were"
             error = "" if coverage.exact else f" (± {100 * coverage.standard_error:.1g})"
-            pairs = counted(coverage.possible_pairs, "pair")
             said.append(
-                f"{100 * coverage.share:.3g}%{error} of the {pairs} of columns {were} seen together, "
-                f"{coverage.seen_once:.0%} of these in one row only"
+                f"{100 * coverage.share:.3g}%{error} of the {counted(coverage.possible_pairs, 'pair')} of columns "
+                f"{were} seen together, {coverage.seen_once:.0%} of these in one row only"
             )
         if 0 < self.rows_without_pairs < self.rows:
             said.append(

@@ -19,9 +19,9 @@ from onesided.pairs.linkage import ALONE
 from onesided.pairs.measured import Measured
 from onesided.pairs.size import pair_size
 from onesided.panels.panel import Panel
-from onesided.report.formatting import listed, mentioned, number, rows_and_columns, share
+from onesided.report.formatting import mentioned, number, share
 from onesided.report.page import Section, bullets, definitions, facts, figure, sentence, side_by_side, text
-from onesided.report.svg import FIRST, drawn, plain_numbers, round_steps, whole_numbers
+from onesided.report.svg import FIRST, drawn, few_numbers, round_steps
 
 NAMED = 5  # columns that cannot be placed are named up to so many
 SEPARATE_BARS = 30  # up to so many numbers of entries, each has a bar of its own
@@ -39,22 +39,17 @@ class Pairs:
     columns_counted: int
 
     @classmethod
-    def of(cls, panel: Panel, seen: int, rng: int | np.random.Generator) -> Pairs:
-        """Counted, or estimated from some columns; ``seen`` is how many columns have entries."""
+    def of(cls, panel: Panel, rng: int | np.random.Generator) -> Pairs:
+        """Counted, or estimated from some columns."""
         size, d = pair_size(panel, rng=rng), panel.n_columns
-        possible = d * (d - 1) // 2
+        possible, seen = d * (d - 1) // 2, int(np.count_nonzero(panel.column_counts))
         counted_columns = d if size.columns_counted is None else size.columns_counted
         return cls(possible, min(max(size.pairs - seen, 0), possible), size.standard_error, counted_columns)
 
     @property
-    def share(self) -> float:
-        """Among all pairs."""
-        return self.observed / max(self.possible, 1)
-
-    @property
-    def exact(self) -> bool:
-        """Whether all were counted."""
-        return self.standard_error == 0
+    def share(self) -> tuple[float, float]:
+        """Of all pairs, and its standard error."""
+        return self.observed / max(self.possible, 1), self.standard_error / max(self.possible, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,17 +67,13 @@ class DataSection(Section):
     title: ClassVar[str] = "What was observed"
     anchor: ClassVar[str] = "observed"
 
-    columns: int
     names: ColumnNames
     parts: Array  # of each column; below zero where it cannot be placed
     mechanism: str | None  # of a private model
-    panel: bool
-    differs: str = ""  # "entries" or "values" where they are not those that the model was fitted to
-    weighted: bool = False  # whether "rows" are a weight in what the model knows
+    weighted: bool  # whether "rows" are a weight in what the model knows
+    panel: Panel | None = None  # its rows of positive weight
     weightless: int = 0
-    weights: tuple[float, float] = (1.0, 1.0)
-    per_row: Array | None = None
-    per_column: Array | None = None
+    differs: str = ""  # "entries" or "values" where they are not those that the model was fitted to
     pairs: Pairs | None = None
 
     @classmethod
@@ -92,43 +83,28 @@ class DataSection(Section):
         """Of the panel a model was fitted to; without it, what the model knows of its columns."""
         measured, mechanism = model.measured_, None if model.privacy_ is None else model.privacy_.mechanism
         if panel is None:
-            weighted = mechanism is None and bool(np.any(measured.counts % 1))
-            return cls(len(measured.parts), names, measured.parts, mechanism, False, weighted=weighted)
+            return cls(names, measured.parts, mechanism, mechanism is None and bool(np.any(measured.counts % 1)))
+        differs = _difference(Measured.from_panel(panel), measured)
         counting = panel.row_weights > 0
-        weights = panel.row_weights[counting]
-        per_column = np.bincount(
-            panel.columns[np.repeat(counting, panel.row_counts)] if not counting.all() else panel.columns,
-            minlength=panel.n_columns,
-        )
-        return cls(
-            panel.n_columns,
-            names,
-            measured.parts,
-            mechanism,
-            True,
-            _difference(Measured.from_panel(panel), measured),
-            bool(np.any(weights != 1)),
-            int(np.count_nonzero(~counting)),
-            (float(weights.min()), float(weights.max())),
-            panel.row_counts[counting],
-            per_column,
-            Pairs.of(panel, int(np.count_nonzero(per_column)), rng),
-        )
+        rows = panel if counting.all() else panel.take_rows(np.flatnonzero(counting))
+        weighted, weightless = bool(np.any(rows.row_weights != 1)), panel.n_rows - rows.n_rows
+        pairs = Pairs.of(rows, rng)
+        return cls(names, measured.parts, mechanism, weighted, rows, weightless, differs, pairs)
 
     @property
-    def private(self) -> bool:
-        """Whether the model is."""
-        return self.mechanism is not None
+    def columns(self) -> int:
+        """Of the model."""
+        return len(self.parts)
 
     @property
     def rows(self) -> int:
         """Of positive weight."""
-        return 0 if self.per_row is None else len(self.per_row)
+        return 0 if self.panel is None else self.panel.n_rows
 
     @property
     def entries(self) -> int:
         """Of these rows."""
-        return 0 if self.per_row is None else int(self.per_row.sum())
+        return 0 if self.panel is None else self.panel.n_entries
 
     @property
     def unplaced(self) -> Array:
@@ -143,38 +119,39 @@ class DataSection(Section):
     @property
     def in_short(self) -> str:
         """The size in a sentence."""
-        return f"{rows_and_columns(self.rows, self.columns, self.entries)}." if self.panel else ""
+        if self.panel is None:
+            return ""
+        rows, entries = counted(self.rows, "row"), counted(self.entries, "entry", "entries")
+        return f"{rows} × {counted(self.columns, 'column')}, {entries}."
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, as JSON takes them."""
-        numbers: dict[str, Any] = {
-            "columns": self.columns,
-            "panel_at_hand": self.panel,
-            "private": self.private,
-        }
-        if not self.private:
+        private, at_hand = self.mechanism is not None, self.panel is not None
+        numbers: dict[str, Any] = {"columns": self.columns, "panel_at_hand": at_hand, "private": private}
+        if not private:
             numbers |= {
                 "parts": self.n_parts,
                 "columns_not_placed": int(self.unplaced.size),
                 "not_placed": [mentioned(self.names, int(j)) for j in self.unplaced[:NAMED]],
             }
-        if self.per_row is not None and self.per_column is not None and self.pairs is not None:
+        if self.panel is not None and self.pairs is not None:
+            of_pairs, error = self.pairs.share
             numbers |= {
                 "differs_from_the_models": self.differs or None,
                 "rows": self.rows,
                 "entries": self.entries,
                 "rows_of_weight_zero": self.weightless,
                 "share_observed": self.entries / (self.rows * self.columns),
-                "entries_per_row": _distribution(self.per_row),
-                "entries_per_column": _distribution(self.per_column),
-                "share_of_pairs": self.pairs.share,
-                "share_of_pairs_standard_error": self.pairs.standard_error / max(self.pairs.possible, 1),
+                "entries_per_row": _distribution(self.panel.row_counts),
+                "entries_per_column": _distribution(self.panel.column_counts),
+                "share_of_pairs": of_pairs,
+                "share_of_pairs_standard_error": error,
                 "pairs_seen": self.pairs.observed,
             }
         return numbers
 
     def body(self) -> str:
-        if self.private:
+        if self.mechanism is not None:
             return sentence(
                 f"The model is differentially private and knows {counted(self.columns, 'column')}.",
                 "How many rows and entries there were is not told. Values had noise added before anything else was "
@@ -185,46 +162,37 @@ class DataSection(Section):
                 else "How many rows and entries there were, and which columns they had, is not told: the model file "
                 "holds only what was released with noise, and so does this page.",
             )
-        if self.per_row is None:
+        if self.panel is None:
             return sentence(
                 f"The model has {counted(self.columns, 'column')}. It was saved without its panel: to see what was "
                 "observed, name the panel (<code>--panel</code>, in Python <code>panel=</code>)."
             ) + bullets(self._unplaced())
-        return "".join(
-            [
-                sentence(text(self.in_short)),
-                bullets([*self._oddities(), *self._unplaced()]),
-                side_by_side([self._picture(), facts("Sizes", self._facts())]),
-                definitions(
-                    {
-                        "observed": "entries over rows × columns.",
-                        "entries per row, per column": "least, median and most, over all rows and over all columns.",
-                        "pairs seen together": "pairs of different columns that at least one row has both of, among "
-                        "all pairs; ± its standard error where it was estimated from a random sample of columns.",
-                        "parts": "sets of at least two columns that chains of rows link. Between parts nothing is "
-                        "known but means and row effects.",
-                        "not placed": "columns never seen in one row with another, or never seen at all: no row space "
-                        "has a place for them.",
-                    }
-                ),
-            ]
-        )
+        terms = {
+            "observed": "entries over rows × columns.",
+            "entries per row, per column": "least, median and most, over all rows and over all columns.",
+            "pairs seen together": "pairs of different columns that at least one row has both of, among "
+            "all pairs; ± its standard error where it was estimated from a random sample of columns.",
+            "parts": "sets of at least two columns that chains of rows link. Between parts nothing is "
+            "known but means and row effects.",
+            "not placed": "columns never seen in one row with another, or never seen at all: no row space "
+            "has a place for them.",
+        }
+        sentences = bullets([*self._oddities(), *self._unplaced()])
+        pictures = side_by_side([self._picture(), facts("Sizes", self._facts())])
+        return sentence(text(self.in_short)) + sentences + pictures + definitions(terms)
 
     def _facts(self) -> list[tuple[str, str]]:
-        assert self.per_row is not None
-        assert self.per_column is not None
+        assert self.panel is not None
         assert self.pairs is not None
-        pairs = self.pairs
-        error = "" if pairs.exact else f" ± {number(100 * pairs.standard_error / max(pairs.possible, 1), 2)}%"
-        source = "" if pairs.exact else f", estimated from {counted(pairs.columns_counted, 'column')}"
+        of_pairs, error = self.pairs.share
+        off = f" ± {number(100 * error, 2)}%" if error else ""
+        source = f", estimated from {counted(self.pairs.columns_counted, 'column')}" if error else ""
+        seen = f"{share(of_pairs)}{off} of {counted(self.pairs.possible, 'pair')} of columns{source}"
         return [
             ("observed", share(self.entries / (self.rows * self.columns))),
-            ("entries per row", _in_words(self.per_row)),
-            ("entries per column", _in_words(self.per_column)),
-            (
-                "pairs seen together",
-                f"{share(pairs.share)}{error} of {counted(pairs.possible, 'pair')} of columns{source}",
-            ),
+            ("entries per row", _in_words(self.panel.row_counts)),
+            ("entries per column", _in_words(self.panel.column_counts)),
+            ("pairs seen together", seen),
             ("parts", f"{self.n_parts:,}"),
             ("not placed", counted(int(self.unplaced.size), "column")),
         ]
@@ -232,22 +200,20 @@ class DataSection(Section):
     def _oddities(self) -> list[str]:
         oddities = []
         if self.differs:
-            how = (
-                "or its rows have other weights"
-                if self.differs == "entries"
-                else "though it has as many entries in each column: values differ"
-            )
+            how = "though it has as many entries in each column: values differ"
+            if self.differs == "entries":
+                how = "or its rows have other weights"
             oddities.append(
                 f"This is not the panel that the model was fitted to, {how}. The numbers here and in <a "
                 "href='#quality'>How good it is</a> are those of this panel."
             )
         if self.weightless:
             oddities.append(f"{counted(self.weightless, 'row')} of weight zero left out.")
-        low, high = self.weights
+        assert self.panel is not None
+        low, high = float(self.panel.row_weights.min()), float(self.panel.row_weights.max())
         if low != high:
-            oddities.append(
-                f"Rows weigh between {number(low)} and {number(high)}: a row of weight two counts as two rows."
-            )
+            between = f"{number(low)} and {number(high)}"
+            oddities.append(f"Rows weigh between {between}: a row of weight two counts as two rows.")
         elif low != 1:
             oddities.append(f"All rows weigh {number(low)}, and count as {number(low)} rows each.")
         return oddities
@@ -261,10 +227,11 @@ class DataSection(Section):
                 f"{counted(outside, 'column')} outside the largest: columns of different parts cannot be compared."
             )
         if self.unplaced.size:
-            first = [text(self.names[int(j)]) for j in self.unplaced[:NAMED]]
+            first = ", ".join(text(self.names[int(j)]) for j in self.unplaced[:NAMED])
+            more = f" and {self.unplaced.size - NAMED:,} more" if self.unplaced.size > NAMED else ""
             sentences.append(
                 f"{counted(int(self.unplaced.size), 'column')} could not be placed, never having been seen beside "
-                f"another: {listed(first, int(self.unplaced.size))}."
+                f"another: {first}{more}."
             )
         elif self.n_parts == 1:
             sentences.append(
@@ -275,32 +242,31 @@ class DataSection(Section):
         return sentences
 
     def _picture(self) -> str:
-        assert self.per_row is not None
-        if self.per_row.min() == self.per_row.max():
-            return sentence(f"Every row has {counted(int(self.per_row[0]), 'entry', 'entries')}.")
-        counts = self.per_row[self.per_row > 0]
+        assert self.panel is not None
+        per_row = self.panel.row_counts
+        if per_row.min() == per_row.max():
+            return sentence(f"Every row has {counted(int(per_row[0]), 'entry', 'entries')}.")
+        counts = per_row[per_row > 0]
         empty = self.rows - len(counts)
         edges, logarithmic = bins(counts)
         heights, _ = np.histogram(counts, edges)
 
         def draw(axis: Any) -> None:
             axis.bar(edges[:-1], heights, np.diff(edges), align="edge", color=FIRST, linewidth=0)
-            axis.set_xlabel("entries in a row")
-            axis.set_ylabel("rows")
-            whole_numbers(axis.yaxis)
+            axis.set(xlabel="entries in a row", ylabel="rows")
+            few_numbers(axis.yaxis, whole=True)
             if logarithmic:
                 axis.set_xscale("log")
                 round_steps(axis.xaxis, max(float(edges[0]), 1.0), float(edges[-1]))
             else:
-                whole_numbers(axis.xaxis)
-                plain_numbers(axis.xaxis)
+                few_numbers(axis.xaxis, whole=True)
 
-        half, most = float(np.median(self.per_row)), int(np.quantile(self.per_row, 0.9, method="inverted_cdf"))
+        half, most = float(np.median(per_row)), int(np.quantile(per_row, 0.9, method="inverted_cdf"))
         without = f"; {counted(empty, 'row')} without any are not drawn" if empty else ""
+        scale = ", the number of entries on a logarithmic scale" if logarithmic else ""
         return figure(
             drawn("entries", draw),
-            "Histogram: how many rows have how many entries"
-            + (", the number of entries on a logarithmic scale" if logarithmic else ""),
+            f"Histogram: how many rows have how many entries{scale}",
             f"Half of the rows have at most {number(half, 4)} of the {self.columns:,} columns, nine in ten at most "
             f"{most:,}{without}.",
         )
@@ -339,5 +305,4 @@ def _distribution(counts: Array) -> dict[str, float]:
 
 
 def _in_words(counts: Array) -> str:
-    numbers = _distribution(counts)
-    return f"{numbers['least']:,} to {numbers['most']:,}, median {number(numbers['median'], 4)}"
+    return f"{counts.min():,} to {counts.max():,}, median {number(float(np.median(counts)), 4)}"

@@ -84,7 +84,6 @@ def draw(recovery: DigitRecovery, path: str | os.PathLike[str]) -> bool:
         from matplotlib.figure import Figure
     except ImportError:
         return False
-
     figure = Figure(figsize=(9.6, 5.3), dpi=120, facecolor="white")
     FigureCanvasAgg(figure)
     margins = {"left": 0.15, "right": 0.995, "top": 0.99, "bottom": 0.045, "wspace": 0.12, "hspace": 0.12}
@@ -105,9 +104,7 @@ def _draw_images(grid: Any, recovery: DigitRecovery) -> None:
         ("column means", np.where(recovery.shown, recovery.images, recovery.means)),
     ]
     for axes, (title, images) in zip(grid, rows, strict=True):
-        for axis, k in zip(axes, chosen, strict=True):
-            _pixels(axis, images[k], "gray_r", 0, 16)
-        _name_row(axes, title)
+        _draw_row(axes, title, images[chosen], "gray_r", (0, 16))
 
 
 def _draw_components(grid: Any, recovery: DigitRecovery) -> None:
@@ -116,21 +113,16 @@ def _draw_components(grid: Any, recovery: DigitRecovery) -> None:
     overlap = truth @ recovery.model.components_.T
     rows = [("true components", truth), ("recovered", overlap @ recovery.model.components_)]
     for axes, (title, components) in zip(grid, rows, strict=True):
-        for k, axis in enumerate(axes):
-            _pixels(axis, components[k] / np.linalg.norm(components[k]), "RdBu_r", -0.35, 0.35)
-        _name_row(axes, title)
+        unit = np.stack([component / np.linalg.norm(component) for component in components])
+        _draw_row(axes, title, unit, "RdBu_r", (-0.35, 0.35))
     for axis, cosine in zip(grid[1], np.linalg.norm(overlap, axis=1), strict=True):
         axis.set_xlabel(f"cosine {cosine:.2f}", fontsize=8)
 
 
-def _name_row(axes: Any, title: str) -> None:
+def _draw_row(axes: Any, title: str, images: Array, colours: str, limits: tuple[float, float]) -> None:
     axes[0].set_ylabel(title, rotation=0, ha="right", va="center", fontsize=11)
-
-
-def _pixels(axis: Any, image: Array, colours: str, lowest: float, highest: float) -> None:
-    axis.imshow(image.reshape(SIDE, SIDE), cmap=colours, vmin=lowest, vmax=highest)
-    axis.set_facecolor("#dce6f2")
-    axis.set_xticks([])
-    axis.set_yticks([])
-    for side in axis.spines.values():
-        side.set_color("#b0b8c0")
+    for axis, image in zip(axes, images, strict=True):
+        axis.imshow(image.reshape(SIDE, SIDE), cmap=colours, vmin=limits[0], vmax=limits[1])
+        axis.set(xticks=[], yticks=[], facecolor="#dce6f2")
+        for side in axis.spines.values():
+            side.set_color("#b0b8c0")

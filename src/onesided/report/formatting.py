@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from onesided.column_names import ColumnNames
-from onesided.errors import counted
+from onesided.panels.ids import plain_id
 
 UNKNOWN = "–"  # an empty cell would look like an oversight
 SMALLEST = 1e-200  # what stands for nothing in a panel of zeros
 NOTHING = 1e-9  # a share below this is rounding
 PLAIN = (1e-4, 1e9)  # magnitudes that are written out; others have a power of ten
-CUT = "…"
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -30,13 +29,12 @@ def number(value: float | None, digits: int = 3) -> str:
         return UNKNOWN
     if abs(value) < SMALLEST:
         return "0"
-    leading, power = f"{value:.{digits - 1}e}".split("e")
-    if not PLAIN[0] <= abs(rounded := float(f"{leading}e{power}")) < PLAIN[1]:
-        leading = leading.rstrip("0").rstrip(".") if "." in leading else leading
-        return f"{leading}e{int(power)}".replace("-", "−")
-    text = f"{rounded:,.{max(0, digits - 1 - int(power))}f}"
+    text, power = f"{value:.{digits - 1}e}".split("e")
+    plain = PLAIN[0] <= abs(rounded := float(f"{text}e{power}")) < PLAIN[1]
+    if plain:
+        text = f"{rounded:,.{max(0, digits - 1 - int(power))}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
-    return text.replace("-", "−")
+    return (text if plain else f"{text}e{int(power)}").replace("-", "−")
 
 
 def fixed(value: float | None, places: int) -> str:
@@ -126,8 +124,7 @@ def mentioned(names: ColumnNames, position: int) -> dict[str, Any]:
     >>> mentioned(ColumnNames(np.array([7]), {7: "Alien"}), 0)
     {'id': 7, 'name': 'Alien'}
     """
-    column_id = names.column_ids[position]
-    return {"id": column_id.item() if isinstance(column_id, np.generic) else column_id, "name": names[position]}
+    return {"id": plain_id(names.column_ids[position]), "name": names[position]}
 
 
 def printable(name: str) -> str:
@@ -150,7 +147,7 @@ def shortened(name: str, most: int) -> str:
         return name
     while name and width(name) > most - 1:
         name = name[:-1]
-    return name.rstrip() + CUT
+    return name.rstrip() + "…"
 
 
 def width(name: str) -> int:
@@ -160,22 +157,3 @@ def width(name: str) -> int:
     (3, 4)
     """
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in name)
-
-
-def listed(names: list[str], total: int) -> str:
-    """The first of so many names in all.
-
-    >>> listed(["tea", "rye"], 5)
-    'tea, rye and 3 more'
-    """
-    more = total - len(names)
-    return ", ".join(names) + (f" and {more:,} more" if more else "")
-
-
-def rows_and_columns(rows: int, columns: int, entries: int) -> str:
-    """The size of a panel.
-
-    >>> rows_and_columns(2, 3, 4)
-    '2 rows × 3 columns, 4 entries'
-    """
-    return f"{counted(rows, 'row')} × {counted(columns, 'column')}, {counted(entries, 'entry', 'entries')}"

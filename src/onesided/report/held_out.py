@@ -136,8 +136,7 @@ def scores(refit: Refit) -> dict[str, Score]:
     """
     rows, train = refit.scored(), refit.train
     weights, counts = rows.row_weights, rows.row_counts
-    means = column_means(train)
-    totals = column_sums(train)
+    means, totals = column_means(train), column_sums(train)
     level = float(totals.sums.sum() / totals.counts.sum())
     with single_blas_thread():
         log_score, squares = refit.row_space.predictor.leave_one_out(rows, np.ones(rows.n_rows))[:, :2].T
@@ -157,14 +156,8 @@ def _score(weights: Array, counts: Array, squares: Array, around: Array, logs: A
     rmse = float(np.sqrt(mse))
     left, left_error = ratio(weights, squares, around) if weights @ around > 0 else (None, None)
     score, score_error = ratio(weights, logs, counts) if logs is not None else (None, None)
-    return Score(
-        rmse,
-        mse_error / (2 * rmse) if rmse > 0 else 0.0,
-        None if left is None else 1 - left,
-        left_error,
-        score,
-        score_error,
-    )
+    rmse_error = mse_error / (2 * rmse) if rmse > 0 else 0.0
+    return Score(rmse, rmse_error, None if left is None else 1 - left, left_error, score, score_error)
 
 
 def earned(refit: Refit, by_predictor: dict[str, Score]) -> bool | None:

@@ -54,8 +54,7 @@ def table(
     kinds = ['class="n"' if k in numbers else "" for k in range(len(head))]
     titles = "".join(f'<th scope="col" {kind}>{cell}</th>' for cell, kind in zip(head, kinds, strict=True))
     lines = []
-    for k, row in enumerate(rows):
-        first, *others = row
+    for k, (first, *others) in enumerate(rows):
         cells = "".join(f"<td {kind}>{cell}</td>" for cell, kind in zip(others, kinds[1:], strict=True))
         lines.append(f'<tr{" class=chosen" if k == chosen else ""}><th scope="row" {kinds[0]}>{first}</th>{cells}</tr>')
     cells = f"<thead><tr>{titles}</tr></thead><tbody>{''.join(lines)}</tbody>".replace(" >", ">")

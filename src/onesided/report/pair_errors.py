@@ -33,7 +33,6 @@ from onesided.pairs.lookup import some_columns
 from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments, hajek_at
 from onesided.pairs.size import pair_size
-from onesided.panels.panel import Panel
 from onesided.report.held_out import Refit
 
 EDGES = np.array([0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000])  # rows fitted that have a pair
@@ -85,10 +84,17 @@ class PairErrors:
     @classmethod
     def of(cls, refit: Refit, rng: np.random.Generator) -> PairErrors | None:
         """None where too few pairs of columns are in two held-out rows."""
-        kept, columns = _affordable(refit.train)
-        held = np.zeros(kept.n_rows)
-        held[refit.held_out] = refit.weights[refit.held_out]
-        target = PairMoments.from_panel(kept.with_row_weights(held))
+        kept, columns = refit.train, np.arange(refit.train.n_columns)
+        products = float(np.sum(kept.row_counts.astype(np.float64) ** 2))
+        if products > MOST_PRODUCTS or pair_size(kept).pairs > MOST_PAIRS:
+            kept, columns = some_columns(kept)  # evenly spaced by how often they occur
+
+        def moments(held_out: Array) -> PairMoments:
+            weights = np.zeros(kept.n_rows)
+            weights[held_out] = refit.weights[held_out]
+            return PairMoments.from_panel(kept.with_row_weights(weights))
+
+        target = moments(refit.held_out)
         i, j = target.pairs()
         sums = _Sums.of(target)
         chosen = np.flatnonzero((i != j) & sums.usable)
@@ -106,12 +112,8 @@ class PairErrors:
         totals = _totals(sums.at(chosen), values, line)
         groups = min(GROUPS, max(2, len(refit.held_out) // 2))
         fold = rng.permutation(len(refit.held_out)) % groups
-        without = []
-        for k in range(groups):
-            part = np.zeros(kept.n_rows)
-            part[refit.held_out[fold == k]] = refit.weights[refit.held_out[fold == k]]
-            less = PairMoments.from_panel(kept.with_row_weights(part))
-            without.append(_totals(sums.less(target, less).at(chosen), values, line))
+        left = (sums.less(target, moments(refit.held_out[fold == k])) for k in range(groups))
+        without = [_totals(part.at(chosen), values, line) for part in left]
         sizes = np.bincount(line, minlength=len(EDGES))
         lines = [k for k in range(len(EDGES)) if sizes[k] >= fewest]
         errors = [tuple(_pair_error(k, int(sizes[k]), which, totals, without) for k in lines) for which in range(3)]
@@ -170,14 +172,6 @@ class _Sums(NamedTuple):
         return _Sums(*left)
 
 
-def _affordable(panel: Panel) -> tuple[Panel, Array]:
-    """The panel and its columns, or of one with very many pairs some columns, evenly spaced by how often they occur."""
-    products = float(np.sum(panel.row_counts.astype(np.float64) ** 2))
-    if products <= MOST_PRODUCTS and pair_size(panel).pairs <= MOST_PAIRS:
-        return panel, np.arange(panel.n_columns)
-    return some_columns(panel)
-
-
 def _totals(sums: _Sums, values: tuple[Array, Array, Array], line: Array) -> _Totals:
     good = sums.usable
     rows = sums.at(np.flatnonzero(good))
@@ -195,11 +189,10 @@ def _pair_error(k: int, pairs: int, which: int, totals: _Totals, without: list[_
     most = None if k + 1 == len(EDGES) else int(EDGES[k + 1]) - 1
     bare = PairError(int(EDGES[k]), most, pairs, None, None, None)
     norms = np.array([group.norm[k] for group in without])
-    reach = float(student.ppf(0.95, len(without) - 1))
-    if totals.norm[k] <= 0 or reach * _jackknife(norms / totals.norm[k]) >= 1 or np.any(norms <= 0):
+    if totals.norm[k] <= 0 or _half_width(norms / totals.norm[k]) >= 1 or np.any(norms <= 0):
         return bare
     theta = float(totals[which][k] / totals.norm[k])
-    error = reach * _jackknife(np.array([group[which][k] for group in without]) / norms)
+    error = _half_width(np.array([group[which][k] for group in without]) / norms)
     high = float(np.sqrt(max(theta, 0.0) + error))
     if theta <= error:
         return replace(bare, high=high)
@@ -212,12 +205,13 @@ def _gain(k: int, totals: _Totals, without: list[_Totals]) -> int:
     if totals.norm[k] <= 0 or np.any(parts[:, 1] <= 0):
         return 0
     gain = float((totals.means[k] - totals.model[k]) / totals.norm[k])
-    error = float(student.ppf(0.95, len(without) - 1)) * _jackknife(parts[:, 0] / parts[:, 1])
-    return int(np.sign(gain)) if abs(gain) > error else 0
+    return int(np.sign(gain)) if abs(gain) > _half_width(parts[:, 0] / parts[:, 1]) else 0
 
 
-def _jackknife(values: Array) -> float:
-    return float(np.sqrt((len(values) - 1) / len(values) * np.sum((values - values.mean()) ** 2)))
+def _half_width(values: Array) -> float:
+    """Of a 90% interval, by the jackknife's standard error and Student's t."""
+    n = len(values)
+    return float(student.ppf(0.95, n - 1)) * float(np.sqrt((n - 1) / n * np.sum((values - values.mean()) ** 2)))
 
 
 def _second_moment(refit: Refit, trained: PairMoments, columns: Array) -> SecondMoment:

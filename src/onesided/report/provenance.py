@@ -31,86 +31,61 @@ class ProvenanceSection(Section):
     """What is needed to make the model again.
 
     >>> model = OneSidedCompletion(1, center="columns", diagonal="free", random_state=3).fit([[1.0, 2.0], [2.0, 4.0]])
-    >>> ProvenanceSection.of(model).to_dict()["settings"]["random_state"]
+    >>> ProvenanceSection(model).to_dict()["settings"]["random_state"]
     3
     """
 
     title: ClassVar[str] = "How it was made"
     anchor: ClassVar[str] = "made"
 
-    settings: dict[str, Any]
-    fitted: dict[str, Any]
-    seconds: float | None
-    versions: dict[str, str]
-    solver: str
-    solver_status: str
-    refinement: tuple[int, float] | None
-    blend: float
-    mean_blend: float
-    not_blended: tuple[str, str]  # why, of pairs and of means, where they are not
-    account: Account | None
-    seed: int
+    model: OneSidedCompletion
+    panel: Panel | None = None  # tells more of the blend
+    seed: int = 0  # of the report's own draws
     weighted: bool = False  # whether "rows" are a weight
 
-    @classmethod
-    def of(
-        cls, model: OneSidedCompletion, seed: int = 0, *, panel: Panel | None = None, weighted: bool = False
-    ) -> ProvenanceSection:
-        """Of a fitted model, in a report whose own draws come from ``seed``; its panel tells more of the blend."""
-        ended = model.refinement_
-        return cls(
-            {name: _plain(name, value) for name, value in sorted(model.get_params(deep=False).items())},
-            {"rank": model.rank_, "center": model.center_, "diagonal": model.diagonal_},
-            model.making_.seconds,
-            dict(model.making_.versions),
-            model.solve_.message,
-            model.solve_.status,
-            None if ended is None else (ended.passes, ended.change),
-            float(model.blend_),
-            float(model.mean_blend_),
-            (_why_not_pairs(model, panel), _why_not_means(model, panel)),
-            model.privacy_,
-            seed,
-            weighted,
-        )
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return {name: _plain(name, value) for name, value in sorted(self.model.get_params(deep=False).items())}
+
+    @property
+    def _fitted(self) -> dict[str, Any]:
+        return {"rank": self.model.rank_, "center": self.model.center_, "diagonal": self.model.diagonal_}
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, as JSON takes them."""
+        model, ended = self.model, self.model.refinement_
         return {
-            "settings": self.settings,
-            "fitted": self.fitted,
-            "seconds": self.seconds,
-            "versions": self.versions,
-            "solver": self.solver_status,
-            "refinement": None
-            if self.refinement is None
-            else dict(zip(("passes", "change"), self.refinement, strict=True)),
-            "blend": self.blend if np.isfinite(self.blend) else None,
-            "mean_blend": self.mean_blend if np.isfinite(self.mean_blend) else None,
-            "privacy": None if self.account is None else _account(self.account),
+            "settings": self._settings,
+            "fitted": self._fitted,
+            "seconds": model.making_.seconds,
+            "versions": dict(model.making_.versions),
+            "solver": model.solve_.status,
+            "refinement": None if ended is None else {"passes": ended.passes, "change": ended.change},
+            "blend": float(model.blend_) if np.isfinite(model.blend_) else None,
+            "mean_blend": float(model.mean_blend_) if np.isfinite(model.mean_blend_) else None,
+            "privacy": None if model.privacy_ is None else _account(model.privacy_),
             "report": {"version": __version__, "seed": self.seed},
         }
 
     def body(self) -> str:
-        return "".join([*self._privacy(), facts("The fit", self._fit()), self._settings(), self._defined()])
+        return "".join([*self._privacy(), facts("The fit", self._fit()), self._given(), self._defined()])
 
     def _fit(self) -> list[tuple[str, str]]:
-        took = "not told" if self.seconds is None else f"{number(self.seconds)} s"
-        if self.account is not None and self.seconds is None:
-            took = "not told: how long a private fit takes depends on its rows"
-        made = [
-            ("moment solution", text(self.solver)),
+        model, seconds, private = self.model, self.model.making_.seconds, self.model.privacy_ is not None
+        why = ": how long a private fit takes depends on its rows" if private else ""
+        versions = ", ".join(f"{name} {version}" for name, version in model.making_.versions.items())
+        measured = [
+            ("measured pairs in T", self._blended(model.blend_, _why_not_pairs(model, self.panel))),
+            ("measured means in T", self._blended(model.mean_blend_, _why_not_means(model, self.panel))),
+        ]
+        return [
+            ("moment solution", text(model.solve_.message)),
             ("refinement", self._refinement()),
-            ("measured pairs in T", self._blended(self.blend, self.not_blended[0])),
-            ("measured means in T", self._blended(self.mean_blend, self.not_blended[1])),
-            ("time to fit", took),
-            (
-                "fitted with",
-                text(", ".join(f"{name} {line}" for name, line in self.versions.items()) or "not recorded"),
-            ),
+            *([] if private else measured),
+            ("time to fit", f"not told{why}" if seconds is None else f"{number(seconds)} s"),
+            ("fitted with", text(versions or "not recorded")),
             ("this page", f"onesided {text(__version__)}, seed {self.seed}"),
         ]
-        return made if self.account is None else [line for line in made if not line[0].startswith("measured")]
 
     def _blended(self, kappa: float, why_not: str) -> str:
         if not np.isfinite(kappa):
@@ -121,44 +96,42 @@ class ProvenanceSection(Section):
         return f"averaged in; the model counts for {rows}"
 
     def _refinement(self) -> str:
-        if self.refinement is None:
+        ended = self.model.refinement_
+        if ended is None:
             return "none: the moment solution stands as it is"
-        passes, change = self.refinement
-        made = counted(passes, "variational pass", "variational passes")
-        if change <= SETTLED:
-            ended = f"converged after {made}"
-        elif passes >= PASSES:
-            ended = f"stopped at the limit of {made}, not quite settled"
-        else:
-            ended = f"stopped after {made}"
-        return (
-            f"{ended}; the last moved means and components by {number(change)} of their size "
-            f"(settled below {number(SETTLED)})"
-        )
+        made = counted(ended.passes, "variational pass", "variational passes")
+        how = f"stopped after {made}"
+        if ended.change <= SETTLED:
+            how = f"converged after {made}"
+        elif ended.passes >= PASSES:
+            how = f"stopped at the limit of {made}, not quite settled"
+        moved = f"{number(ended.change)} of their size (settled below {number(SETTLED)})"
+        return f"{how}; the last moved means and components by {moved}"
 
-    def _settings(self) -> str:
+    def _given(self) -> str:
         rows = [
-            [f"<code>{text(name)}</code>", text(_in_words(value)), text(_in_words(self.fitted.get(name, value)))]
-            for name, value in self.settings.items()
+            [f"<code>{text(name)}</code>", text(_in_words(value)), text(_in_words(self._fitted.get(name, value)))]
+            for name, value in self._settings.items()
             if name != "privacy" or value is not None
         ]
         return table("Settings of the fit", ["setting", "given", "used"], rows)
 
     def _privacy(self) -> list[str]:
-        account = self.account
+        account = self.model.privacy_
         if account is None:
             return []
+        local = account.mechanism == "local"
+        head = ["released", "numbers", "sensitivity", "noise", "share of μ²"]
         rows = [
             [
                 text(release.what),
-                "one for each entry" if account.mechanism == "local" else f"{release.numbers:,}",
+                "one for each entry" if local else f"{release.numbers:,}",
                 number(release.sensitivity),
                 number(release.deviation),
                 share(release.mu**2 / account.mu**2),
             ]
             for release in account.releases
         ]
-        local = account.mechanism == "local"
         return [
             "<h3>The account of privacy</h3>",
             sentence(
@@ -173,12 +146,7 @@ class ProvenanceSection(Section):
                 "counts of columns have noise on them, and so has everything made of them. No exact number about the "
                 "rows is on this page.",
             ),
-            table(
-                "What was released, and what it cost",
-                ["released", "numbers", "sensitivity", "noise", "share of μ²"],
-                rows,
-                numbers=[1, 2, 3, 4],
-            ),
+            table("What was released, and what it cost", head, rows, numbers=[1, 2, 3, 4]),
             sentence(
                 f"Together μ = {number(account.mu)}; at ε = {number(account.epsilon)} that spends "
                 f"δ = {number(account.spent_delta)} of {number(account.delta)}."
@@ -193,7 +161,7 @@ class ProvenanceSection(Section):
             "for beside a measured product of two columns, or a measured mean, when both are averaged in T.",
             "time to fit": "in seconds on a clock, choosing included.",
         }
-        if self.account is not None:
+        if self.model.privacy_ is not None:
             terms |= {
                 "sensitivity": "by how much one person can move a released vector, in units of half the width of the "
                 "bounds.",
@@ -218,7 +186,6 @@ def _why_not_pairs(model: OneSidedCompletion, panel: Panel | None) -> str:
 
 
 def _why_not_means(model: OneSidedCompletion, panel: Panel | None) -> str:
-    """Likewise of measured means."""
     if model.center_ == "none":
         return "the model has no means"
     if model.blend not in (None, "auto"):

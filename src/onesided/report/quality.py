@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,7 +36,7 @@ class QualitySection(Section):
     title: ClassVar[str] = "How good it is"
     anchor: ClassVar[str] = "quality"
 
-    scores: dict[str, Score]
+    scores: dict[str, Score] = field(default_factory=dict)
     coverage: tuple[Coverage, ...] = ()
     pair_errors: PairErrors | None = None
     rows_fitted: int = 0
@@ -53,22 +53,20 @@ class QualitySection(Section):
         """Fit the setting of a model again to four fifths of the rows, and score the others."""
         if model.privacy_ is not None:
             return cls(
-                {},
                 why_not="The model is differentially private. Scores on its rows would be exact numbers about them, "
                 "which no part of the budget has paid for: none are given. With rows that took no part in the fit, if "
                 "there are any, it can be checked: leave an entry out of its row, predict it with model.impute_at(), "
-                "and compare.",
+                "and compare."
             )
         if panel is None:
             return cls(
-                {},
                 why_not="The model was saved without its panel. To see how it does on rows held out, name the panel "
-                "(--panel, in Python panel=).",
+                "(--panel, in Python panel=)."
             )
         rng = np.random.default_rng(seed)
         refit = Refit.of(model, panel, rng)
         if refit is None:
-            return cls({}, why_not="Fewer than ten rows have two entries: too few to hold some out.")
+            return cls(why_not="Fewer than ten rows have two entries: too few to hold some out.")
         scored, by_predictor = refit.scored(), scores(refit)
         covered, taken_out = coverage(refit, rng)
         return cls(
@@ -90,11 +88,14 @@ class QualitySection(Section):
         if not self.scores:
             return ""
         model, means = self.scores["model"], self.scores["column means"]
-        ninety = next(covered for covered in self.coverage if covered.level == 0.9)
         return (
             f"On held-out rows an entry is predicted with an RMSE of {number(model.rmse)} (column means: "
-            f"{number(means.rmse)}); {share(ninety.share)} of entries lie in their 90% intervals."
+            f"{number(means.rmse)}); {share(self._ninety.share)} of entries lie in their 90% intervals."
         )
+
+    @property
+    def _ninety(self) -> Coverage:
+        return next(covered for covered in self.coverage if covered.level == 0.9)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, as JSON takes them."""
@@ -115,92 +116,67 @@ class QualitySection(Section):
     def body(self) -> str:
         if not self.scores:
             return sentence(text(self.why_not))
-        sampled = (
-            "The panel is large: these are rows drawn from it at random, and the model, fitted to all, can be a little "
-            "better than the numbers here."
-            if self.sampled
-            else "The model itself, fitted to all rows, can be a little better than the numbers here."
+        sampled = "The model itself, fitted to all rows,"
+        if self.sampled:
+            sampled = "The panel is large: these are rows drawn from it at random, and the model, fitted to all,"
+        tried = f"{counted(self.rows_scored, 'row')} with {counted(self.entries_scored, 'entry', 'entries')}"
+        terms = {
+            "RMSE": "the root of the mean squared difference between an entry of a held-out row and its prediction "
+            "from the others of the row, in the units of the values. ± is one standard error, rows being independent.",
+            "explained": "1 − Σe² / Σ(v − m)², m the mean of the entry's column in the rows fitted (of a "
+            "column that none of them has, the mean of all their entries): of the variance around column "
+            "means, the share that is predicted. Below zero, column means alone do better.",
+            "log score": "the mean of −½ (log 2πs² + e²/s²), in nats, as for the choice of the rank; the "
+            "trivial predictors take as s² their mean squared error in the rows fitted.",
+            "held, of intervals": "an entry is taken out of its row and predicted from the rest; the "
+            "interval is the prediction ± 0.674, 1.282, 1.645 or 1.960 predicted standard deviations.",
+            "relative error of T": "√(Σ N (L − T)² / Σ N T²) over pairs of different columns, L the estimate from the "
+            "rows fitted, T the mean product in held-out rows, whose own sampling noise has been taken off both sums, "
+            f"N {'the weight of the' if self.weighted else 'how many'} held-out rows "
+            f"{'that ' if self.weighted else ''}have the pair (two or more); for column means, L is the product of "
+            "the two in the rows fitted. In brackets a 90% interval, by a jackknife over groups of held-out rows. “At "
+            "most”: the error cannot be told from zero. Better or worse than means: by more than such an interval of "
+            "the difference of the two squared errors.",
+        }
+        how = sentence(
+            f"The model's setting was fitted again to {counted(self.rows_fitted, 'row')} and tried on {tried} that "
+            "took no part in it.",
+            "Rows count by their weights." if self.weighted else "",
+            f"{sampled} can be a little better than the numbers here.",
         )
-        return "".join(
-            [
-                sentence(
-                    f"The model's setting was fitted again to {counted(self.rows_fitted, 'row')} and tried on "
-                    f"{counted(self.rows_scored, 'row')} with "
-                    f"{counted(self.entries_scored, 'entry', 'entries')} that took no part in it.",
-                    "Rows count by their weights." if self.weighted else "",
-                    sampled,
-                ),
-                self._table(),
-                side_by_side([self._calibration(), pair_chart(self.pair_errors)]),
-                pair_table(self.pair_errors),
-                definitions(
-                    {
-                        "RMSE": "the root of the mean squared difference between an entry of a held-out row and its "
-                        "prediction from the others of the row, in the units of the values. ± is one standard error, "
-                        "rows being independent.",
-                        "explained": "1 − Σe² / Σ(v − m)², m the mean of the entry's column in the rows fitted (of a "
-                        "column that none of them has, the mean of all their entries): of the variance around column "
-                        "means, the share that is predicted. Below zero, column means alone do better.",
-                        "log score": "the mean of −½ (log 2πs² + e²/s²), in nats, as for the choice of the rank; the "
-                        "trivial predictors take as s² their mean squared error in the rows fitted.",
-                        "held, of intervals": "an entry is taken out of its row and predicted from the rest; the "
-                        "interval is the prediction ± 0.674, 1.282, 1.645 or 1.960 predicted standard deviations.",
-                        "relative error of T": "√(Σ N (L − T)² / Σ N T²) over pairs of different columns, L the "
-                        "estimate from the rows fitted, T the mean product in held-out rows, whose own sampling noise "
-                        f"has been taken off both sums, N {'the weight of the' if self.weighted else 'how many'} "
-                        f"held-out rows {'that ' if self.weighted else ''}have the pair (two or more); for column "
-                        "means, L is the product of the two in the rows fitted. In brackets a 90% interval, by a "
-                        "jackknife over groups of held-out rows. “At most”: the error "
-                        "cannot be told from zero. Better or worse than means: by more than such an interval of the "
-                        "difference of the two squared errors.",
-                    }
-                ),
-            ]
-        )
+        pictures = side_by_side([self._calibration(), pair_chart(self.pair_errors)])
+        return how + self._table() + pictures + pair_table(self.pair_errors) + definitions(terms)
 
     def _table(self) -> str:
         places = places_for(self.scores["model"].rmse_error)
-        rows = [
-            [
-                CALLED[name],
-                with_error(score.rmse, score.rmse_error, places),
-                "0, by definition"
-                if name == "column means"
-                else percent_with_error(score.explained, score.explained_error),
-                with_error(score.log_score, score.log_error),
-            ]
-            for name, score in self.scores.items()
-        ]
+        rows = []
+        for name, score in self.scores.items():
+            rmse, log_score = (score.rmse, score.rmse_error, places), (score.log_score, score.log_error)
+            explained = percent_with_error(score.explained, score.explained_error)
+            explained = "0, by definition" if name == "column means" else explained
+            rows.append([CALLED[name], with_error(*rmse), explained, with_error(*log_score)])
         head = ["predictor", "RMSE", "explained", "log score"]
         return table("Entries of held-out rows, each predicted from its row", head, rows, numbers=[1, 2, 3], chosen=2)
 
     def _calibration(self) -> str:
-        levels = np.array([100 * covered.level for covered in self.coverage])
-        held = np.array([100 * covered.share for covered in self.coverage])
-        errors = np.array([100 * covered.error for covered in self.coverage])
+        levels, held, errors = 100 * np.array([astuple(covered) for covered in self.coverage]).T
 
         def draw(axis: Any) -> None:
             low = min(45.0, float(np.floor(held.min() / 5) * 5) - 5)
             axis.plot([low, 100], [low, 100], color=MUTED, linewidth=0.9, linestyle="--", label="as promised")
             axis.errorbar(levels, held, errors, fmt="o", color=FIRST, markersize=5, label="held (± 1 se)")
-            axis.set_xlim(44, 101)
-            axis.set_ylim(max(low, -2), 101)
-            axis.set_xlabel("promised (% of entries)")
-            axis.set_ylabel("held (% of entries)")
-            axis.set_xticks(levels)
+            axis.set(xlabel="promised (% of entries)", ylabel="held (% of entries)", xticks=levels)
+            axis.set(xlim=(44, 101), ylim=(max(low, -2), 101))
             plain_numbers(axis.xaxis)
             plain_numbers(axis.yaxis)
             axis.legend(loc="lower right")
 
-        ninety = next(covered for covered in self.coverage if covered.level == 0.9)
-        verdict = _verdict(ninety)
+        all_four = ", ".join(f"{share(covered.share)} at {covered.level:.0%}" for covered in self.coverage)
         return figure(
             drawn("calibration", draw, height=3.1),
             "Chart: the share of entries that intervals hold against the share they promise, at four levels",
-            f"Intervals that promise 90% hold {share(ninety.share)} ± {number(100 * ninety.error, 2)}% of "
-            f"{counted(self.entries_taken_out, 'entry', 'entries')}: {verdict}. All four: "
-            + ", ".join(f"{share(covered.share)} at {covered.level:.0%}" for covered in self.coverage)
-            + ".",
+            f"Intervals that promise 90% hold {share(self._ninety.share)} ± {number(100 * self._ninety.error, 2)}% of "
+            f"{counted(self.entries_taken_out, 'entry', 'entries')}: {_verdict(self._ninety)}. All four: {all_four}.",
         )
 
 
@@ -208,8 +184,5 @@ def _verdict(covered: Coverage) -> str:
     gap = covered.share - covered.level
     if abs(gap) > max(0.01, 2 * covered.error):
         return "wider than need be" if gap > 0 else "too narrow"
-    return (
-        "as promised"
-        if 2 * covered.error <= TELLING
-        else f"no contradiction to {covered.level:.0%}, but too few to tell"
-    )
+    doubtful = f"no contradiction to {covered.level:.0%}, but too few to tell"
+    return "as promised" if 2 * covered.error <= TELLING else doubtful

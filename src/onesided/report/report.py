@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,20 +27,20 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from onesided import __version__
-from onesided.arrays import Array
 from onesided.column_names import ColumnNames, read_column_names
 from onesided.errors import InputError, counted, examples
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.fitting.setting import with_weights_as_counts
 from onesided.panels.alignment import align_as_written, as_written
+from onesided.panels.ids import plain_id
 from onesided.panels.panel import Panel, as_panel
-from onesided.report.bands import SpectrumBands
 from onesided.report.components import Components
 from onesided.report.data import DataSection
 from onesided.report.page import Section, bullets, framed, text, whole
 from onesided.report.provenance import ProvenanceSection
 from onesided.report.quality import QualitySection
 from onesided.report.row_space import RowSpaceSection
+from onesided.report.spectrum import SpectrumBands
 from onesided.storage.atomic import written_beside
 
 Progress = Callable[[int, int], object]
@@ -100,10 +101,11 @@ class Report:
                 f"a report is of a OneSidedCompletion; found {type(model).__name__}: fit one to the same panel"
             )
         check_is_fitted(model)
+        model = copy(model)  # another fit of it changes nothing here
 
-        def tell(done: int, total: int = STEPS) -> None:
+        def tell(done: int) -> None:
             if progress is not None:
-                progress(done, total)
+                progress(done, STEPS)
 
         rows = _panel_of(model, panel)
         called = _names_of(model, names)
@@ -112,19 +114,15 @@ class Report:
         tell(AFTER["data"])
         quality = QualitySection.of(model, rows, seed)
         tell(AFTER["quality"])
-        wide = AFTER["bands"] - AFTER["quality"]
         components = Components.of(model.row_space_)
-        bands = SpectrumBands.of(
-            model,
-            rows,
-            components.number,
-            seed,
-            lambda done, total: tell(AFTER["quality"] + wide * done // total),
-            earned=quality.earned,
-        )
-        row_space = RowSpaceSection.of(model, called, components, bands, weighted=data.weighted)
+
+        def resampled(done: int, total: int) -> None:
+            tell(AFTER["quality"] + (AFTER["bands"] - AFTER["quality"]) * done // total)
+
+        bands = SpectrumBands.of(model, rows, components.number, seed, resampled, earned=quality.earned)
+        row_space = RowSpaceSection(model, called, components, bands, data.weighted)
         tell(AFTER["bands"])
-        provenance = ProvenanceSection.of(model, seed, panel=rows, weighted=data.weighted)
+        provenance = ProvenanceSection(model, rows, seed, data.weighted)
         return cls(title, data, row_space, quality, provenance)
 
     @property
@@ -170,7 +168,7 @@ def _names_of(model: OneSidedCompletion, names: Any) -> ColumnNames:
 
 
 def _panel_of(model: OneSidedCompletion, panel: Any) -> Panel | None:
-    """The panel given, over the model's columns, or else the model's own."""
+    """The panel given, over the model's columns (ids compared as they are written), or else the model's own."""
     if panel is None:
         return None if model.second_moment_.panel is None else model.second_moment_.panel.to_panel()
     if model.privacy_ is not None:
@@ -179,14 +177,7 @@ def _panel_of(model: OneSidedCompletion, panel: Any) -> Panel | None:
             "for; leave the panel out"
         )
     rows = as_panel(panel)
-    if not np.array_equal(rows.column_ids, model.column_ids_):
-        rows = _aligned(rows, model.column_ids_)
-    return with_weights_as_counts(rows)
-
-
-def _aligned(panel: Panel, column_ids: Array) -> Panel:
-    """The panel with its columns in the order of the model's; ids are compared as they are written."""
-    wanted, present = as_written(column_ids), as_written(panel.column_ids)
+    wanted, present = as_written(model.column_ids_), as_written(rows.column_ids)
     strangers, lost = present[~np.isin(present, wanted)], np.sort(wanted[~np.isin(wanted, present)])
     expected = "expected the panel that the model was fitted to: give that, or fit a model to this one"
     if len(strangers):
@@ -196,7 +187,7 @@ def _aligned(panel: Panel, column_ids: Array) -> Panel:
         )
     if len(lost):
         raise InputError(f"the panel lacks {counted(len(lost), 'column')} of the model: {examples(lost)}; {expected}")
-    return align_as_written(panel, column_ids)
+    return with_weights_as_counts(align_as_written(rows, model.column_ids_))
 
 
 def _finite(value: Any) -> Any:
@@ -205,6 +196,5 @@ def _finite(value: Any) -> Any:
         return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
+    value = plain_id(value)
     return None if isinstance(value, float) and not np.isfinite(value) else value

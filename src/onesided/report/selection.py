@@ -8,7 +8,7 @@ from onesided.errors import counted
 from onesided.fitting.selection import Selection, Trial
 from onesided.report.formatting import decimals, fixed
 from onesided.report.page import figure, table
-from onesided.report.svg import FIRST, INK, MUTED, SECOND, drawn, few_numbers, whole_numbers
+from onesided.report.svg import FIRST, INK, MUTED, SECOND, drawn, few_numbers
 
 CENTERS = {"none": "no means", "columns": "column means", "both": "column means and row effects"}
 DIAGONALS = {"free": "diagonal free", "fit": "diagonal fitted"}
@@ -22,11 +22,9 @@ def held_out_curve(trials: tuple[Trial, ...]) -> str:
 
     def draw(axis: Any) -> None:
         for k, kind in enumerate(kinds):
-            path = sorted((trial for trial in trials if _kind(trial) == kind), key=lambda trial: trial.rank)
+            path = sorted((trial.rank, trial.score, trial.standard_error) for trial in trials if _kind(trial) == kind)
             axis.errorbar(
-                [trial.rank for trial in path],
-                [trial.score for trial in path],
-                [trial.standard_error for trial in path],
+                *zip(*path, strict=True),
                 color=(FIRST, SECOND, MUTED, INK)[k % 4],
                 marker="os^D"[k % 4],
                 markersize=3.5,
@@ -35,9 +33,8 @@ def held_out_curve(trials: tuple[Trial, ...]) -> str:
                 label=f"{CENTERS[kind[0]]}, {DIAGONALS[kind[1]]}",
             )
         axis.plot(chosen.rank, chosen.score, "o", markersize=9, fillstyle="none", color=INK, label="chosen")
-        axis.set_xlabel("rank")
-        axis.set_ylabel("held-out log score (nats)")
-        whole_numbers(axis.xaxis)
+        axis.set(xlabel="rank", ylabel="held-out log score (nats)")
+        few_numbers(axis.xaxis, whole=True)
         few_numbers(axis.yaxis, plain=False)
         low = min(trial.score for trial in trials)
         high = max(trial.score + trial.standard_error for trial in trials)

@@ -6,26 +6,17 @@ that). Rules are under ``.onesided``, so that a section shown in a notebook chan
 
 from __future__ import annotations
 
-LIGHT = {
-    "ground": "#ffffff",
-    "panel": "#f4f6f8",
-    "ink": "#1b1f24",
-    "muted": "#525c66",
-    "rule": "#868f99",
-    "hair": "#d3d9df",
-    "first": "#0b62a8",
-    "second": "#a84a12",
+COLOURS = {  # light, dark
+    "ground": ("#ffffff", "#14181d"),
+    "panel": ("#f4f6f8", "#1d2229"),
+    "ink": ("#1b1f24", "#e8ebef"),
+    "muted": ("#525c66", "#aab3bd"),
+    "rule": ("#868f99", "#78828d"),
+    "hair": ("#d3d9df", "#363d46"),
+    "first": ("#0b62a8", "#6fb4f2"),
+    "second": ("#a84a12", "#f2a36e"),
 }
-DARK = {
-    "ground": "#14181d",
-    "panel": "#1d2229",
-    "ink": "#e8ebef",
-    "muted": "#aab3bd",
-    "rule": "#78828d",
-    "hair": "#363d46",
-    "first": "#6fb4f2",
-    "second": "#f2a36e",
-}
+LIGHT, DARK = ({name: colours[k] for name, colours in COLOURS.items()} for k in (0, 1))
 
 
 def _variables(colours: dict[str, str]) -> str:

@@ -21,13 +21,8 @@ from onesided.report.formatting import number, shortened, width
 Draw = Callable[[Any], None]
 
 INK, MUTED, RULE, FIRST, SECOND = "#010101", "#020202", "#030303", "#040404", "#050505"
-VARIABLES = {
-    INK: "currentColor",
-    MUTED: "var(--muted)",
-    RULE: "var(--rule)",
-    FIRST: "var(--first)",
-    SECOND: "var(--second)",
-}
+VARIABLES = {INK: "currentColor", MUTED: "var(--muted)", RULE: "var(--rule)"}
+VARIABLES |= {FIRST: "var(--first)", SECOND: "var(--second)"}
 WIDTH = 4.4  # inches: narrow, so that letters stay readable on a telephone
 LETTERS = 10.0  # points
 SMALL = 8.5
@@ -39,21 +34,14 @@ SETTINGS = {
     "font.size": LETTERS,
     "axes.prop_cycle": f"cycler('color', ['{FIRST}', '{SECOND}', '{MUTED}'])",
     "font.family": "sans-serif",
-    "text.color": INK,
-    "text.parse_math": False,
-    "axes.edgecolor": RULE,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
     "axes.unicode_minus": True,
     "axes.linewidth": 0.8,
-    "xtick.color": RULE,
-    "xtick.labelcolor": INK,
-    "ytick.color": RULE,
-    "ytick.labelcolor": INK,
-    "legend.frameon": False,
     "legend.fontsize": SMALL + 0.5,
-    "legend.labelcolor": INK,
+    **dict.fromkeys(
+        ["text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor", "legend.labelcolor"], INK
+    ),
+    **dict.fromkeys(["axes.edgecolor", "xtick.color", "ytick.color"], RULE),
+    **dict.fromkeys(["text.parse_math", "axes.spines.top", "axes.spines.right", "legend.frameon"], False),
 }
 
 
@@ -98,19 +86,11 @@ def themed(svg: str, name: str) -> str:
     return re.sub(r"\s*\n\s*", " ", svg).strip()
 
 
-def whole_numbers(axis: Any) -> None:
-    """Ticks at whole numbers only, with commas."""
-    from matplotlib.ticker import MaxNLocator
-
-    axis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    plain_numbers(axis)
-
-
-def few_numbers(axis: Any, *, plain: bool = True) -> None:
+def few_numbers(axis: Any, *, whole: bool = False, plain: bool = True) -> None:
     """Few ticks, in the numbers of the page or, where these have too few digits to differ, in matplotlib's."""
     from matplotlib.ticker import MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(nbins=5))
+    axis.set_major_locator(MaxNLocator(nbins=6 if whole else 5, integer=whole))
     if plain:
         plain_numbers(axis)
 
@@ -155,8 +135,7 @@ def label_points(axis: Any, points: Array, labels: list[str] | None, most: int) 
     figure = axis.figure
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # what is placed now stays where it is
-    scale = 72 / figure.dpi
-    places = axis.transData.transform(points) * scale
+    places = axis.transData.transform(points) * (72 / figure.dpi)
     edge = axis.get_window_extent().transformed(figure.transFigure.inverted())
     across, up = WIDTH * 72, figure.get_figheight() * 72
     frame = (edge.x0 * across, edge.y0 * up, across, up)  # not over the numbers of the axes
@@ -174,17 +153,8 @@ def label_points(axis: Any, points: Array, labels: list[str] | None, most: int) 
             inside = box[0] >= frame[0] and box[1] >= frame[1] and box[2] <= frame[2] and box[3] <= frame[3]
             hidden = np.all((places > (box[0] - 1, box[1] - 1)) & (places < (box[2] + 1, box[3] + 1)), axis=1)
             if inside and not hidden.any() and not any(_overlap(box, other) for other in taken):
-                axis.annotate(
-                    label,
-                    points[k],
-                    (dx, dy),
-                    textcoords="offset points",
-                    ha=side,
-                    va="center",
-                    fontsize=SMALL,
-                    color=INK,
-                    parse_math=False,
-                )
+                look = {"ha": side, "va": "center", "fontsize": SMALL, "color": INK, "parse_math": False}
+                axis.annotate(label, points[k], (dx, dy), textcoords="offset points", **look)
                 taken.append(box)
                 done.append(k)
                 break

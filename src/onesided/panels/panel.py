@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -46,7 +46,7 @@ from onesided.arrays import Array
 from onesided.errors import EXPECTED, InputError, check_choice, counted, examples
 from onesided.kernels import cpu
 from onesided.panels.convert import column_names, encode_entries, sparse_entries, table_columns, wide_table
-from onesided.panels.csr import as_float, check_compressed, check_shape, check_weights, compress
+from onesided.panels.csr import as_float, check_compressed, check_shape, check_weights, merge_entries
 from onesided.panels.ids import Coded, as_ids, check_ids, find_ids, id_kind
 from onesided.panels.panel_like import Draw, PanelLike, frozen
 from onesided.panels.positions import row_selection
@@ -108,13 +108,14 @@ class Panel(PanelLike):
         """Set all attributes, from what was checked."""
         self.indptr, self.columns, self.values = map(frozen, entries)
         self.n_rows, self.n_columns, self.row_weights = len(self.indptr) - 1, n_columns, row_weights
+        self.n_entries, self.dtype = len(self.values), np.dtype(self.values.dtype)
         self.given_row_ids, self.given_column_ids = ids
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Not the attributes: copies of read-only arrays can be written to, and what is cached need not travel.
         row_ids = self.row_ids if self.has_row_ids else None
-        names = {"row_ids": row_ids, "column_ids": self.given_column_ids, "row_weights": self.row_weights}
-        return _restored, ((self.indptr, self.columns, self.values, self.n_columns), names)
+        made = partial(Panel, row_ids=row_ids, column_ids=self.given_column_ids, row_weights=self.row_weights)
+        return made, (self.indptr, self.columns, self.values, self.n_columns)
 
     @classmethod
     def from_checked(
@@ -161,7 +162,7 @@ class Panel(PanelLike):
         """
         names = (row, column, value)
         entries = encode_entries(table_columns(table, names), names)
-        return cls._from_entries(*entries, f"column {value!r}", duplicates, non_finite)
+        return cls._from_entries(*entries, f"column {value!r}", ValueRules(duplicates, non_finite))
 
     @classmethod
     def from_arrays(
@@ -179,7 +180,7 @@ class Panel(PanelLike):
         array([10, 20])
         """
         entries = encode_entries((rows, columns, values), ("rows", "columns", "values"))
-        return cls._from_entries(*entries, "the array of values", duplicates, non_finite)
+        return cls._from_entries(*entries, "the array of values", ValueRules(duplicates, non_finite))
 
     @classmethod
     def from_sparse(
@@ -193,13 +194,13 @@ class Panel(PanelLike):
         >>> Panel.from_sparse(sp.csr_array(([4.0, 0.0], ([0, 1], [2, 0])), shape=(2, 3)))
         Panel(2 rows × 3 columns, 2 entries)
         """
-        ValueRules(duplicates, non_finite)  # refuses what is not an option
+        rules = ValueRules(duplicates, non_finite)
         _, d = check_shape(*matrix.shape)
         if matrix.format == "csr" and matrix.has_canonical_format:  # sorted and without duplicates
             values = as_float(matrix.data, "the matrix")
             if np.isfinite(values).all():
                 return cls(matrix.indptr, matrix.indices, values, d)
-        return cls._from_entries(*sparse_entries(matrix), "the matrix", duplicates, non_finite)
+        return cls._from_entries(*sparse_entries(matrix), "the matrix", rules)
 
     @classmethod
     def from_dense(cls, matrix: Any, *, non_finite: NonFinite = "refuse") -> Panel:
@@ -225,30 +226,15 @@ class Panel(PanelLike):
         observed = ~np.isnan(matrix)
         rows, columns = np.nonzero(observed)
         codes = (row_ids, rows, n), (column_ids, columns, d)
-        return cls._from_entries(*codes, matrix[observed], "the array", non_finite=non_finite)
+        return cls._from_entries(*codes, matrix[observed], "the array", ValueRules(non_finite=non_finite))
 
     @classmethod
-    def _from_entries(
-        cls,
-        rows: Coded,
-        columns: Coded,
-        values: Array,
-        where: str,
-        duplicates: Duplicates = "refuse",
-        non_finite: NonFinite = "refuse",
-    ) -> Panel:
-        compressed = compress(rows, columns, values, where, ValueRules(duplicates, non_finite))
+    def _from_entries(cls, rows: Coded, columns: Coded, values: Array, where: str, rules: ValueRules) -> Panel:
+        """From entries in any order; ``where`` names their values in messages."""
+        compressed, repeats = merge_entries(rows, columns, values, where, rules)
+        if repeats and rules.duplicates == "refuse":
+            raise repeats.refusal()
         return cls(*compressed, columns[2], row_ids=rows[0], column_ids=columns[0])
-
-    @property
-    def n_entries(self) -> int:
-        """How many entries were observed."""
-        return len(self.values)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the values."""
-        return np.dtype(self.values.dtype)
 
     @property
     def row_counts(self) -> Array:
@@ -300,13 +286,9 @@ class Panel(PanelLike):
         """What ``task`` makes of all rows, which are one shard."""
         yield 0, self.n_rows, task(self, *given(0, self.n_rows))
 
-    def each(self, task: Callable[[Panel], Panel]) -> Panel:
-        """As many rows, made of these by ``task``."""
-        return task(self)
-
-    def each_drawing(self, task: Callable[[Panel, Draw], Panel], draw: Draw) -> Panel:
-        """Like :meth:`each`, with a source of random bytes."""
-        return task(self, draw)
+    def each(self, task: Callable[..., Panel], draw: Draw | None = None) -> Panel:
+        """As many rows, made of these by ``task``; with a source of random bytes if one is given."""
+        return task(self) if draw is None else task(self, draw)
 
     def centred(self, means: Array) -> Panel:
         """The same panel with a number taken off each column's values.
@@ -319,6 +301,7 @@ class Panel(PanelLike):
         for name in ("by_column", "place", "packed"):  # what holds the values as they were
             panel.__dict__.pop(name, None)
         panel.values = frozen(self.values - means[self.columns])
+        panel.dtype = np.dtype(panel.values.dtype)
         return panel
 
     def take_rows(self, rows: Any) -> Panel:
@@ -335,15 +318,8 @@ class Panel(PanelLike):
         counts = self.indptr[rows + 1] - self.indptr[rows]
         indptr = np.concatenate([[0], np.cumsum(counts)])
         entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
-        return Panel(
-            indptr,
-            self.columns[entries],
-            self.values[entries],
-            self.n_columns,
-            row_ids=None if self.given_row_ids is None else self.given_row_ids[rows],
-            column_ids=self.given_column_ids,
-            row_weights=self.row_weights[rows],
-        )
+        compressed = indptr, self.columns[entries], self.values[entries]
+        return Panel(*compressed, self.n_columns, **self._ids_and_weights(rows))
 
     def take_columns(self, chosen: Array) -> Panel:
         """All rows over some columns: their positions, ascending.
@@ -356,13 +332,8 @@ class Panel(PanelLike):
         position[chosen] = np.arange(len(chosen))
         columns = position[self.columns]
         kept = np.flatnonzero(columns >= 0)
-        return Panel(
-            np.searchsorted(kept, self.indptr),
-            columns[kept],
-            self.values[kept],
-            len(chosen),
-            row_weights=self.row_weights,
-        )
+        indptr = np.searchsorted(kept, self.indptr)
+        return Panel(indptr, columns[kept], self.values[kept], len(chosen), row_weights=self.row_weights)
 
     def align_columns(self, column_ids: Any, *, unknown: Literal["refuse", "drop"] = "refuse") -> Panel:
         """The same rows over another panel's columns, matched by id.
@@ -398,6 +369,7 @@ class Panel(PanelLike):
             (column_ids, columns[kept], len(column_ids)),
             self.values[kept],
             "the panel",
+            ValueRules(),
         )
         return panel.with_row_weights(self.row_weights)
 
@@ -436,7 +408,3 @@ def as_panel(
     if isinstance(data, tuple) and len(data) == 3 and all(np.ndim(part) == 1 for part in data):
         return Panel.from_arrays(*data, duplicates=duplicates, non_finite=non_finite)
     return Panel.from_dense(data, non_finite=non_finite)
-
-
-def _restored(arrays: tuple[Any, ...], names: dict[str, Any]) -> Panel:
-    return Panel(*arrays, **names)

@@ -85,7 +85,9 @@ class Cluster:
 
     def look(self) -> None:
         """See which nodes there are."""
-        self.nodes = sorted(_nodes(), key=lambda node: (node.id != self.here, node.id))
+        alive = [(node["NodeID"], node["Resources"]) for node in ray.nodes() if node["Alive"]]
+        nodes = [Node(id_, int(has.get("CPU", 0)), int(has.get("GPU", 0))) for id_, has in alive]
+        self.nodes = sorted(nodes, key=lambda node: (node.id != self.here, node.id))
         # As many for a task as the smallest node has; results do not depend on it.
         self.threads = min((node.cpus for node in self.nodes if node.cpus > 0), default=1)
         self._looked = time.monotonic()
@@ -288,24 +290,19 @@ def fetched(results: Any) -> Any:
     """Results of tasks; what a task refused is raised as if it had been refused here."""
     try:
         return ray.get(results)
-    except RayTaskError as error:
+    except (RayTaskError, ObjectLostError) as error:
         cause: Any = error
         while isinstance(cause, RayTaskError):
             cause = cause.cause
         if isinstance(cause, InputError):
             raise copy(cause) from None
         if isinstance(cause, ObjectLostError):
-            raise _lost(cause) from error
+            reason = f"{type(cause).__name__}: {str(cause).splitlines()[0]}"
+            raise InputError(
+                f"the cluster lost rows and could not make them again ({reason}); see that what the panel was made of "
+                "can still be read, and fit again"
+            ) from error
         raise
-    except ObjectLostError as error:
-        raise _lost(error) from error
-
-
-def _lost(error: Exception) -> InputError:
-    return InputError(
-        f"the cluster lost rows and could not make them again ({type(error).__name__}: {str(error).splitlines()[0]}); "
-        "see that what the panel was made of can still be read, and fit again"
-    )
 
 
 def owned(result: Any) -> Any:
@@ -336,14 +333,6 @@ def _size(job: Any) -> float:
         return sum(map(_size, job))
     plain = job is None or isinstance(job, (bool, int, float, str, np.generic, BuiltinFunctionType))
     return 0 if plain or (isinstance(job, FunctionType) and job.__name__ in job.__globals__) else np.inf
-
-
-def _nodes() -> list[Node]:
-    return [
-        Node(node["NodeID"], int(node["Resources"].get("CPU", 0)), int(node["Resources"].get("GPU", 0)))
-        for node in ray.nodes()
-        if node["Alive"]
-    ]
 
 
 @ray.remote

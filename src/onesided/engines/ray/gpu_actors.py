@@ -13,7 +13,8 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from onesided.arrays import Array
-from onesided.engines.ray.shard_tasks import Rows, Shard
+from onesided.engines.ray.shard_tasks import Shard
+from onesided.panels.csr import Rows
 
 
 def holder(node: str, device: str) -> Any:

@@ -111,13 +111,7 @@ def entry_values(given: Any, name: str) -> Array:
     if type(given) is np.ndarray and given.dtype.kind != "O" and given.ndim == 1:
         return as_float(given, name)
     values = without_dictionary(arrow_array(given, name))
-    is_number = (
-        pa.types.is_floating,
-        pa.types.is_integer,
-        pa.types.is_decimal,
-        pa.types.is_boolean,
-        pa.types.is_null,
-    )
+    is_number = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
     if not any(accepts(values.type) for accepts in is_number):
         example = next((value.as_py() for value in values if value.is_valid), None)
         raise InputError(f"{name!r} holds {values.type}, for example {shown(example)}; values must be numbers")

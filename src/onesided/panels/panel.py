@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 class Panel(PanelLike):
     """The observed entries of an n × d matrix in this process, with row ids, column ids and a weight per row.
 
+    It has ``n_entries`` of them, whose values are of the type ``dtype``, in ``n_rows`` and ``n_columns``.
+
     Parameters
     ----------
     indptr : int64 array of n + 1

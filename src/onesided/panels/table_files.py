@@ -105,7 +105,7 @@ def open_table(
     """
     path = Path(path)
     roles: Roles = {"row": row, "column": column} | ({"value": value} if values else {})
-    names, reader = (_open_parquet if _is_parquet(path) else _open_text)(path, roles, progress)
+    names, reader = (_open_parquet if is_parquet(path) else _open_text)(path, roles, progress)
     return TableStream(reader, *names)
 
 
@@ -131,11 +131,11 @@ def stream_table(
     """
     path = Path(path)
     roles: Roles = {"row": row, "column": column, "value": value}
-    names, reader = (_open_parquet if _is_parquet(path) else _stream_text)(path, roles, progress)
+    names, reader = (_open_parquet if is_parquet(path) else _stream_text)(path, roles, progress)
     return TableStream(reader, *names)
 
 
-def _is_parquet(path: Path) -> bool:
+def is_parquet(path: Path) -> bool:
     """Whether the file is Parquet, by its first bytes; refuse what is neither that nor text."""
     if not path.is_file():
         raise InputError(f"{path} is not a file; give the path of a text or Parquet file of entries")

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import ray
@@ -134,14 +134,14 @@ def gather(
     del split, by_range  # what is joined need not stay
     of_blocks: list[list[_RangeFacts]] = fetched([facts for _, _, facts in joined])
     facts = [of_range for block in of_blocks for of_range in block]
-    repeats = [of_range.repeats for of_range in facts if of_range.repeats]
+    repeats = [of_range for _, of_range in facts if of_range]
     if repeats and rules.duplicates == "refuse":
         raise repeats[0]._replace(number=sum(some.number for some in repeats)).refusal()
     return Gathered(
         blocks=[block for block, _, _ in joined],
         row_ids=[ids for _, ids, _ in joined],
-        row_counts=np.concatenate([of_range.row_counts for of_range in facts]),
-        block_rows=[sum(len(of_range.row_counts) for of_range in block) for block in of_blocks],
+        row_counts=np.concatenate([row_counts for row_counts, _ in facts]),
+        block_rows=[sum(len(row_counts) for row_counts, _ in block) for block in of_blocks],
         column_ids=survey.columns,
         dtype=np.dtype(survey.dtype),
         lines=lines,
@@ -240,6 +240,8 @@ def _together(*surveys: _Survey) -> _Survey:
 
 def _concluded(pieces: int, ranges: int, *surveys: _Survey) -> _Survey:
     """All surveys as one, with column ids sorted, and with the rows at which ranges begin in place of the sample."""
+    import pyarrow as pa
+
     survey = _together(*surveys)
     if any(count for count, _ in survey.no_ids):
         return survey  # to be refused
@@ -253,15 +255,9 @@ def _concluded(pieces: int, ranges: int, *surveys: _Survey) -> _Survey:
     return replace(
         survey,
         columns=encode_ids(survey.columns, "columns")[0],
-        sample=_arrow_ids(ids[first[1:]], survey.sample.type),
+        sample=pa.array(ids[first[1:]], survey.sample.type),
         starts=tuple(starts.tolist()),
     )
-
-
-def _arrow_ids(ids: Array, kind: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.array(ids, type=kind)
 
 
 _Lines = tuple[Any, Array, Array, Array]  # row ids, the code of each line's, its column, its value
@@ -289,16 +285,12 @@ def _split(survey: _Survey, sources: list[Source], *blocks: Any) -> Any:
     by_range: list[_Lines | None] = []
     for (first, last), (begin, end) in zip(pairwise(edges), pairwise([0, *ends]), strict=True):
         here = order[begin:end]
-        range_ids = _arrow_ids(ids[first:last], rows.type)
+        range_ids = pa.array(ids[first:last], rows.type)
         by_range.append((range_ids, code[here] - np.int32(first), column[here], values[here]) if len(here) else None)
     return by_range if len(by_range) > 1 else by_range[0]
 
 
-class _RangeFacts(NamedTuple):
-    """What the driver needs to know of a range of rows."""
-
-    row_counts: Array
-    repeats: Repeats | None
+_RangeFacts = tuple[Array, Repeats | None]  # entries in each row of a range, and pairs that appear twice
 
 
 def _joined(
@@ -319,7 +311,7 @@ def _joined(
         at = end
         ids.append(range_ids)
         facts.append(range_facts)
-    counts = np.concatenate([of_range.row_counts for of_range in facts])
+    counts = np.concatenate([row_counts for row_counts, _ in facts])
     indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return (indptr, columns[:at], values[:at]), pa.concat_arrays(ids), facts
 
@@ -335,5 +327,5 @@ def _ordered(survey: _Survey, rules: ValueRules, pieces: list[_Lines]) -> tuple[
     column, values = (np.concatenate([piece[k] for piece in pieces]) for k in (2, 3))
     coded = (ids, row, n), (survey.columns, column, len(survey.columns))
     (indptr, columns, kept), repeats = merge_entries(*coded, values, survey.where, rules)
-    facts = _RangeFacts(np.diff(indptr).astype(np.int32), repeats)
-    return columns, kept, _arrow_ids(ids, pieces[0][0].type), facts
+    facts = np.diff(indptr).astype(np.int32), repeats
+    return columns, kept, pa.array(ids, pieces[0][0].type), facts

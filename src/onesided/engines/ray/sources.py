@@ -32,24 +32,9 @@ class File(NamedTuple):
     groups: list[int]
     size: int
 
-    def read(self, _: Iterator[Any]) -> Any:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        system, inner = _located(self.path)
-        try:
-            about = system.get_file_info(inner)
-            if not about.is_file:
-                raise InputError(
-                    f"{self.path} is gone on node {ray.util.get_node_ip_address()}; tables must stay, under the same "
-                    "path on all nodes, for as long as their panel is in use"
-                )
-            if about.size != self.size:
-                raise InputError(f"{self.path} has changed since it was first read; begin again when it is finished")
-            with pq.ParquetFile(inner, filesystem=system) as file:
-                return file.read_row_groups(self.groups, columns=self.names, use_threads=False)
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(_corrupt(self.path, error)) from error
+    def read(self, blocks: Iterator[Any]) -> Any:
+        with _opened(self.path, self.size) as (file, _):
+            return file.read_row_groups(self.groups, columns=self.names, use_threads=False)
 
 
 class Block(NamedTuple):
@@ -73,13 +58,27 @@ class Unit(NamedTuple):
     sources: list[Source]
     refs: list[Ref]
 
-    @property
-    def lines(self) -> int:
-        return sum(source.lines for source in self.sources)
 
+@contextmanager
+def _opened(path: str, expected: int | None = None) -> Iterator[tuple[Any, int]]:
+    """A Parquet file, and its size; one that was read before is expected to have the size that it had."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-def _corrupt(path: str, error: Exception) -> str:
-    return f"{path} is cut short or corrupt ({error}); fetch or write it again"
+    system, inner = _located(path)
+    try:
+        about = system.get_file_info(inner)
+        if expected is not None and not about.is_file:
+            raise InputError(
+                f"{path} is gone on node {ray.util.get_node_ip_address()}; tables must stay, under the same path on "
+                "all nodes, for as long as their panel is in use"
+            )
+        if expected not in (None, about.size):
+            raise InputError(f"{path} has changed since it was first read; begin again when it is finished")
+        with pq.ParquetFile(inner, filesystem=system) as file:
+            yield file, about.size
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} is cut short or corrupt ({error}); fetch or write it again") from error
 
 
 def _located(path: str) -> tuple[Any, str]:
@@ -97,22 +96,14 @@ def _located(path: str) -> tuple[Any, str]:
 
 def parquet_groups(data: Any, roles: Roles) -> Iterator[tuple[File, list[Ref]]]:
     """The Parquet files at one or several paths, a row group at a time."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     paths = [data] if isinstance(data, (str, PathLike)) else data if isinstance(data, (list, tuple)) else []
     if not paths or not all(isinstance(path, (str, PathLike)) for path in paths):
         raise InputError(
             f"expected the path of Parquet files, a list of such, or a ray.data.Dataset; found {type(data).__name__}"
         )
     for path in chain.from_iterable(map(_parquet_files, map(fspath, paths))):
-        system, inner = _located(path)
-        try:
-            size = system.get_file_info(inner).size
-            with pq.ParquetFile(inner, filesystem=system) as file:
-                about, present = file.metadata, file.schema_arrow.names
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(_corrupt(path, error)) from error
+        with _opened(path) as (file, size):
+            about, present = file.metadata, file.schema_arrow.names
         names = choose_columns(Path(path), present, roles)
         first = 0
         for group in range(about.num_row_groups):
@@ -186,7 +177,7 @@ def units_of(sources: Iterable[tuple[Source, list[Ref]]], most: int) -> Iterator
     for source, refs in sources:
         if not source.lines:
             continue
-        if unit.sources and unit.lines + source.lines > most:
+        if unit.sources and sum(other.lines for other in unit.sources) + source.lines > most:
             yield unit
             unit = Unit([], [])
         last = unit.sources[-1] if unit.sources else None
@@ -206,13 +197,7 @@ def tables_of(sources: list[Source], blocks: Iterable[Any]) -> Iterator[tuple[So
         table = source.read(ahead)
         row, column, value = source.names
         try:
-            ids = (_one_array(plain_ids(table.column(name), name)) for name in (row, column))
+            ids = (plain_ids(table.column(name), name).combine_chunks() for name in (row, column))
             yield source, *ids, entry_values(table.column(value), value)
         except InputError as error:
             raise error.followed_by(f" (found in {source.path})") from error
-
-
-def _one_array(ids: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.concat_arrays(ids.chunks) if isinstance(ids, pa.ChunkedArray) else ids

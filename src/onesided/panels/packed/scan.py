@@ -15,7 +15,7 @@ from onesided.errors import InputError
 from onesided.panels.packed.database import GROUP_LINES, parquet_scan
 from onesided.panels.packed.resume import Finished, Passes
 from onesided.panels.refusals import ValueCounts, at_pair, check_ids_present, check_one_kind, value_column
-from onesided.panels.table_files import Progress, TableColumns, stream_table
+from onesided.panels.table_files import Progress, TableColumns, is_parquet, stream_table
 from onesided.panels.text_format import plain_integers
 from onesided.storage.atomic import written_beside
 
@@ -49,14 +49,14 @@ class Entries:
     @cached_property
     def kinds(self) -> dict[str, str]:
         """Whether row and column ids are integers or strings: integers if all tables write them as that."""
-        return {axis: self._kind(axis) for axis in AXES}
-
-    def _kind(self, axis: str) -> str:
-        strings = [table for table in self.tables if table.copied.result["kinds"][axis] == "strings"]
-        integers = [table for table in self.tables if table.copied.result["written_as_integers"][axis]]
-        if strings and integers:
-            check_one_kind(axis, ("integers", integers[0].source), ("strings", strings[0].source))
-        return "strings" if strings else "integers"
+        kinds = {}
+        for axis in AXES:
+            strings = [table for table in self.tables if table.copied.result["kinds"][axis] == "strings"]
+            integers = [table for table in self.tables if table.copied.result["written_as_integers"][axis]]
+            if strings and integers:
+                check_one_kind(axis, ("integers", integers[0].source), ("strings", strings[0].source))
+            kinds[axis] = "strings" if strings else "integers"
+        return kinds
 
     @property
     def keys(self) -> list[str]:
@@ -155,11 +155,11 @@ class _Counts:
         self._source, self._names = source, names
         self.lines, self._values = 0, ValueCounts()
         self._no_ids = {axis: [0, 0] for axis in AXES}  # how many, and where the first is
-        with source.open("rb") as file:
-            parquet = file.read(4) == b"PAR1"
         self._written = {axis: str(kind).startswith("int") for axis, kind in zip(AXES, types, strict=False)}
         # In text, only the last line settles whether ids are integers.
-        self._kinds = {axis: "strings" if parquet and not self._written[axis] else "integers" for axis in AXES}
+        self._kinds = {
+            axis: "strings" if is_parquet(source) and not self._written[axis] else "integers" for axis in AXES
+        }
 
     def add(self, table: pa.Table) -> None:
         import pyarrow.compute as pc

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -116,8 +116,8 @@ class Panel(PanelLike):
     def __reduce__(self) -> tuple[Any, ...]:
         # Not the attributes: copies of read-only arrays can be written to, and what is cached need not travel.
         row_ids = self.row_ids if self.has_row_ids else None
-        made = partial(Panel, row_ids=row_ids, column_ids=self.given_column_ids, row_weights=self.row_weights)
-        return made, (self.indptr, self.columns, self.values, self.n_columns)
+        names = {"row_ids": row_ids, "column_ids": self.given_column_ids, "row_weights": self.row_weights}
+        return _restored, ((self.indptr, self.columns, self.values, self.n_columns), names)
 
     @classmethod
     def from_checked(
@@ -410,3 +410,7 @@ def as_panel(
     if isinstance(data, tuple) and len(data) == 3 and all(np.ndim(part) == 1 for part in data):
         return Panel.from_arrays(*data, duplicates=duplicates, non_finite=non_finite)
     return Panel.from_dense(data, non_finite=non_finite)
+
+
+def _restored(arrays: tuple[Any, ...], names: dict[str, Any]) -> Panel:
+    return Panel(*arrays, **names)

@@ -30,6 +30,8 @@ from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import ray
 import ray.data
 
@@ -189,7 +191,6 @@ class _Survey:
 
 
 def _chained(first: Any, second: Any) -> Any:
-    import pyarrow as pa
 
     # Of no ids at all the kind is not known.
     return pa.concat_arrays([first, second]) if len(first) and len(second) else first if len(first) else second
@@ -226,8 +227,6 @@ def _kind(ids: Any) -> str:
 
 
 def _without_id(source: Source, axis: int, ids: Any) -> tuple[int, str]:
-    import pyarrow.compute as pc
-
     if not ids.null_count:
         return 0, ""
     position = source.first_line + pc.index(pc.is_null(ids), True).as_py()
@@ -240,8 +239,6 @@ def _together(*surveys: _Survey) -> _Survey:
 
 def _concluded(pieces: int, ranges: int, *surveys: _Survey) -> _Survey:
     """All surveys as one, with column ids sorted, and with the rows at which ranges begin in place of the sample."""
-    import pyarrow as pa
-
     survey = _together(*surveys)
     if any(count for count, _ in survey.no_ids):
         return survey  # to be refused
@@ -265,9 +262,6 @@ _Lines = tuple[Any, Array, Array, Array]  # row ids, the code of each line's, it
 
 def _split(survey: _Survey, sources: list[Source], *blocks: Any) -> Any:
     """The lines of a unit, in their order, for each range of rows; None where there are none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column_ids = pa.array(survey.columns)
     _, row_ids, ids_of_columns, some_values = zip(*tables_of(sources, blocks), strict=True)
     rows = pa.chunked_array(row_ids)
@@ -297,8 +291,6 @@ def _joined(
     survey: _Survey, rules: ValueRules, ranges: int, *pieces: _Lines | None
 ) -> tuple[tuple[Array, Array, Array], Any, list[_RangeFacts]]:
     """A block of rows, their ids, and what the driver needs to know: range after range."""
-    import pyarrow as pa
-
     units, at = len(pieces) // ranges, 0
     lines = sum(len(piece[3]) for piece in pieces if piece is not None)
     columns, values = np.empty(lines, np.int32), np.empty(lines, survey.dtype)
@@ -318,8 +310,6 @@ def _joined(
 
 def _ordered(survey: _Survey, rules: ValueRules, pieces: list[_Lines]) -> tuple[Array, Array, Any, _RangeFacts]:
     """The columns and values of a range of rows, in order, and their ids."""
-    import pyarrow as pa
-
     ids, code, n = encode_ids(pa.chunked_array([piece[0] for piece in pieces]), "rows")
     assert ids is not None
     starts = np.cumsum([0, *(len(piece[0]) for piece in pieces)])

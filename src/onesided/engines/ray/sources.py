@@ -10,8 +10,11 @@ from os import PathLike, fspath
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import ray
 import ray.data
+from pyarrow import fs
 from ray.exceptions import RayTaskError
 
 from onesided.arrays import Array
@@ -62,9 +65,6 @@ class Unit(NamedTuple):
 @contextmanager
 def _opened(path: str, expected: int | None = None) -> Iterator[tuple[Any, int]]:
     """A Parquet file, and its size; one that was read before is expected to have the size that it had."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     system, inner = _located(path)
     try:
         about = system.get_file_info(inner)
@@ -83,13 +83,11 @@ def _opened(path: str, expected: int | None = None) -> Iterator[tuple[Any, int]]
 
 def _located(path: str) -> tuple[Any, str]:
     """The file system of a path, and the path in it."""
-    from pyarrow import ArrowException, fs
-
     if "://" not in path:
         return fs.LocalFileSystem(), path
     try:
         system, inner = fs.FileSystem.from_uri(path)
-    except (ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} cannot be reached ({error}); give the path of Parquet files") from error
     return system, inner
 
@@ -113,8 +111,6 @@ def parquet_groups(data: Any, roles: Roles) -> Iterator[tuple[File, list[Ref]]]:
 
 
 def _parquet_files(path: str) -> list[str]:
-    from pyarrow import fs
-
     if "://" not in path:
         path = str(Path(path).absolute())
     system, inner = _located(path)

@@ -18,9 +18,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from onesided.arrays import Array
 from onesided.errors import InputError
@@ -31,9 +34,6 @@ from onesided.panels.packed.resume import Bar, Passes, passes_to
 from onesided.panels.packed.scan import AXES, Entries, copy_tables
 from onesided.panels.refusals import Duplicates, Repeats, ValueRules
 from onesided.panels.table_files import Progress, TableColumns
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _Block = tuple[Any, Array, Array, Array]
 
@@ -195,8 +195,6 @@ def _write_panel(passes: Passes, path: Path, entries: Entries, n_columns: int, d
 def _compress_blocks(
     passes: Passes, folder: Path, entries: Entries, n_columns: int, duplicates: Duplicates, report: Progress
 ) -> PackedWriter:
-    import pyarrow.parquet as pq
-
     column_ids = _as_large(pq.read_table(passes.folder / "columns.parquet")["id"]).combine_chunks()
     rules = ValueRules(duplicates, "drop")  # had they to be refused, they would have been
     repeated, example, done = 0, None, 0
@@ -231,15 +229,11 @@ def _first_values(passes: Passes, entries: Entries, pair: tuple[Any, Any]) -> tu
 
 
 def _as_large(ids: pa.ChunkedArray) -> pa.ChunkedArray:
-    import pyarrow as pa
-
     return ids.cast(pa.large_string()) if pa.types.is_string(ids.type) else ids
 
 
 def _whole_rows(groups: Iterable[pa.Table]) -> Iterator[_Block]:
     """Sorted entries in blocks of whole rows: the id of each row, columns, values, and where each row starts."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     def cut(table: pa.Table, ended: bool) -> Generator[_Block, None, pa.Table]:
         ids = _as_large(table["id"]).combine_chunks()

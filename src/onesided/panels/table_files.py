@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onesided.errors import EXPECTED, InputError, counted
-from onesided.panels.text_format import Layout, first_line, null_where_empty, settle_ids, text_blocks
+from onesided.errors import EXPECTED, InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +30,7 @@ _USUAL_NAMES = {
     "business businessid artist artistid song songid anime animeid joke jokeid question questionid",
     "value": "value rating score stars overall answer response bookrating",
 }
-_MOST_FIELDS = 4  # of a line without header: row, column, value and, often, a time
+MOST_FIELDS = 4  # of a line without header: row, column, value and, often, a time
 
 
 @dataclass(frozen=True)
@@ -103,10 +101,8 @@ def open_table(
     >>> stream.reader.read_all().to_pydict()
     {'userId': [7, 8], 'movieId': ['031', '31'], 'rating': [2.5, 4.0]}
     """
-    path = Path(path)
     roles: Roles = {"row": row, "column": column} | ({"value": value} if values else {})
-    names, reader = (_open_parquet if is_parquet(path) else _open_text)(path, roles, progress)
-    return TableStream(reader, *names)
+    return _opened(Path(path), roles, progress, whole=True)
 
 
 def stream_table(
@@ -129,9 +125,16 @@ def stream_table(
     ...     [batch.to_pydict() for batch in stream_table(path).reader]
     [{'userId': ['7', '8'], 'movieId': ['031', '31'], 'rating': [2.5, 4.0]}]
     """
-    path = Path(path)
-    roles: Roles = {"row": row, "column": column, "value": value}
-    names, reader = (_open_parquet if is_parquet(path) else _stream_text)(path, roles, progress)
+    return _opened(Path(path), {"row": row, "column": column, "value": value}, progress, whole=False)
+
+
+def _opened(path: Path, roles: Roles, progress: Progress | None, *, whole: bool) -> TableStream:
+    if is_parquet(path):
+        names, reader = _open_parquet(path, roles, progress)
+    else:
+        from onesided.panels.text_format import open_text, stream_text  # which import pyarrow
+
+        names, reader = (open_text if whole else stream_text)(path, roles, progress)
     return TableStream(reader, *names)
 
 
@@ -154,7 +157,7 @@ def is_long(names: Sequence[Any]) -> bool:
     """
     plain = [_plain(str(name)) for name in names]
     matches = [sum(name in usual.split() for name in plain) for usual in _USUAL_NAMES.values()]
-    return len(plain) <= _MOST_FIELDS and min(matches) > 0
+    return len(plain) <= MOST_FIELDS and min(matches) > 0
 
 
 def _plain(name: str) -> str:
@@ -233,66 +236,3 @@ def _parquet_type(path: Path, field: pa.Field, role: str) -> pa.DataType:
     if types.is_string(kind) or types.is_large_string(kind):
         return string()
     raise InputError(f"column {field.name!r} of {path} holds {kind}; ids must be integers or text: cast it")
-
-
-def _open_text(path: Path, roles: Roles, progress: Progress | None) -> tuple[list[str], Any]:
-    import pyarrow as pa
-
-    layout = _layout(path, roles)
-    with ThreadPoolExecutor(1) as pool:  # settles the ids of a block while the next is read
-        settled = list(pool.map(settle_ids, text_blocks(path, layout, progress)))
-    # Ids that were integers so far are printed as they were written.
-    types = [
-        pa.string() if any(block.schema.types[k] == pa.string() for block in settled) else kind
-        for k, kind in enumerate((pa.int64(), pa.int64(), pa.float64())[: len(layout.names)])
-    ]
-    schema = pa.schema(list(zip(layout.names, types, strict=True)))
-    settled.reverse()
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        while settled:  # nothing is kept of what was handed on
-            yield settled.pop().cast(schema)
-
-    return layout.names, pa.RecordBatchReader.from_batches(schema, batches())
-
-
-def _stream_text(path: Path, roles: Roles, progress: Progress | None) -> tuple[list[str], Any]:
-    import pyarrow as pa
-
-    layout = _layout(path, roles)
-    schema = pa.schema(layout.types)
-    blocks = text_blocks(path, layout, progress)
-    batches = (
-        pa.record_batch([*map(null_where_empty, block.columns[:2]), *block.columns[2:]], schema) for block in blocks
-    )
-    return layout.names, pa.RecordBatchReader.from_batches(schema, batches)
-
-
-def _layout(path: Path, roles: Roles) -> Layout:
-    dialect, fields = first_line(path)
-    if any(roles.values()) or not _is_number(fields[:3][-1]):
-        return Layout(dialect, None, choose_columns(path, fields, roles))
-    _check_fields(path, len(fields), roles)
-    names = list(roles)
-    return Layout(dialect, names + [f"field {k + 1}" for k in range(len(names), len(fields))], names)
-
-
-def _check_fields(path: Path, fields: int, roles: Roles) -> None:
-    """Refuse a file without header whose lines cannot be entries."""
-    where, expected = f"{path} has no header and {fields} fields in its first line", ", ".join(roles)
-    if fields < len(roles):
-        raise InputError(f"{where}; expected {expected}")
-    if fields > _MOST_FIELDS:
-        dense = ", or, if it is a dense matrix with one row per line, read it in Python with Panel.from_dense()"
-        raise InputError(
-            f"{where}; expected {expected} and at most {counted(_MOST_FIELDS - len(roles), 'other')}. "
-            f"Add a header line that names them{dense if 'value' in roles else ''}"
-        )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -99,14 +99,13 @@ class Cluster:
         """
         if device not in ("cpu", "cuda", "auto"):
             raise InputError(f"device={device!r}: on a cluster 'cuda' is all of its GPUs; pass that, 'auto' or 'cpu'")
-        if device != "cpu":
-            with_gpu = [Slot(node.id, k) for node in self.nodes for k in range(node.gpus)]
-            if with_gpu:
-                return with_gpu
-            if device != "auto":
-                raise InputError(
-                    f"device={device!r}: no node of the Ray cluster has a GPU to offer (num_gpus); pass device='cpu'"
-                )
+        gpus = [Slot(node.id, k) for node in self.nodes for k in range(node.gpus)]
+        if gpus and device != "cpu":
+            return gpus
+        if device == "cuda":
+            raise InputError(
+                "device='cuda': no node of the Ray cluster has a GPU to offer (num_gpus); pass device='cpu'"
+            )
         slots = [Slot(node.id) for node in self.nodes for _ in range(node.cpus // self.threads)]
         if not slots:
             raise InputError(

@@ -173,16 +173,10 @@ class RayPanel(PanelLike):
             made.append(cluster.call(slot.node, shard_tasks.made_rows, *arguments, returns=2))
         facts = cluster.fetched([fact for _, fact in made])
         _, n_columns, dtype, column_ids = facts[0]
-        return RayPanel(
-            shards.like([block for block, _ in made]),
-            np.concatenate([counts for counts, *_ in facts]),
-            n_columns,
-            dtype,
-            row_ids=self.given_row_ids,
-            column_ids=column_ids,
-            row_weights=self.row_weights,
-            gpu=self.place.gpu,
-        )
+        counts = np.concatenate([of_shard for of_shard, *_ in facts])
+        made_shards = Shards(cluster, [block for block, _ in made], shards.edges, shards.planned)
+        kept = {"row_ids": self.given_row_ids, "row_weights": self.row_weights, "gpu": self.place.gpu}
+        return RayPanel(made_shards, counts, n_columns, dtype, column_ids=column_ids, **kept)
 
     def centred(self, means: Array) -> RayPanel:
         """The same panel with a number taken off each column's values."""
@@ -266,7 +260,6 @@ def distribute(panel: Panel, cluster: Cluster, device: str = "cpu", gpu: GpuOpti
     number = max(len(slots), -(-panel.n_entries // LARGEST_SHARD))
     ranges = cut(panel.indptr + np.arange(panel.n_rows + 1), -(-(panel.n_entries + panel.n_rows) // number))
     planned = [slots[k * len(slots) // len(ranges)] for k in range(len(ranges))]
-    edges = [0, *(last for _, last in ranges)]
     if panel.packed is None:
         blocks = [ray.put(shard_tasks.rows_between(panel, first, last)) for first, last in ranges]
     else:
@@ -275,7 +268,7 @@ def distribute(panel: Panel, cluster: Cluster, device: str = "cpu", gpu: GpuOpti
             for slot, (first, last) in zip(planned, ranges, strict=True)
         ]
     return RayPanel(
-        Shards(cluster, blocks, edges, planned),
+        Shards(cluster, blocks, ranges, planned),
         panel.row_counts.astype(np.int32),
         panel.n_columns,
         panel.dtype,

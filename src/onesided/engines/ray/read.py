@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from os import PathLike
 from typing import Any
 
@@ -65,7 +66,7 @@ def read(
     edges, number = np.concatenate([[0], np.cumsum(gathered.block_rows)]), len(gathered.blocks)
     planned = [slots[k * len(slots) // number] for k in range(number)]
     return RayPanel(
-        Shards(cluster, gathered.blocks, edges, planned),
+        Shards(cluster, gathered.blocks, list(pairwise(edges.tolist())), planned),
         gathered.row_counts,
         len(gathered.column_ids),
         gathered.dtype,

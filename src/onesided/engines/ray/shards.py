@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -23,18 +22,17 @@ WEIGHTS_KEPT = 2  # sets of row weights that stay on the nodes
 class Shards:
     """The rows of a panel on a cluster: a block of whole rows for each shard, and the slot it is planned for.
 
+    ``edges`` are, in the whole panel, its first row and the one after its last.
+
     Actors on GPUs keep shards by ``name``, as long as this object lives.
     """
 
-    def __init__(self, cluster: Cluster, blocks: Sequence[Ref], edges: Iterable[int], planned: Sequence[Slot]) -> None:
-        self.cluster, self.blocks, self.planned = cluster, list(blocks), list(planned)
-        self.edges = [(int(first), int(last)) for first, last in pairwise(edges)]
+    def __init__(
+        self, cluster: Cluster, blocks: Sequence[Ref], edges: Sequence[tuple[int, int]], planned: Sequence[Slot]
+    ) -> None:
+        self.cluster, self.blocks, self.edges, self.planned = cluster, list(blocks), edges, planned
         self._slots, self.name = list(planned), uuid4().hex
         self._kept: dict[int, tuple[Array, list[Ref | None]]] = {}
-
-    def like(self, blocks: Sequence[Ref]) -> Shards:
-        """As many rows in other blocks."""
-        return Shards(self.cluster, blocks, [0, *(last for _, last in self.edges)], self.planned)
 
     @property
     def on_gpus(self) -> bool:

@@ -25,34 +25,21 @@ from onesided.panels.ids import plain_ids
 from onesided.panels.table_files import Roles, choose_columns
 
 
-class File(NamedTuple):
-    """Some row groups of a Parquet file."""
+class Source(NamedTuple):
+    """Some lines: row groups of a Parquet file of a known size, or a block of a dataset, which is an Arrow table."""
 
     path: str
     names: list[str]
     lines: int
     first_line: int
-    groups: list[int]
-    size: int
+    groups: tuple[int, ...] = ()
+    size: int = 0
 
     def read(self, blocks: Iterator[Any]) -> Any:
+        if not self.groups:
+            return next(blocks)
         with _opened(self.path, self.size) as (file, _):
-            return file.read_row_groups(self.groups, columns=self.names, use_threads=False)
-
-
-class Block(NamedTuple):
-    """A block of a dataset, an Arrow table."""
-
-    path: str
-    names: list[str]
-    lines: int
-    first_line: int
-
-    def read(self, blocks: Iterator[Any]) -> Any:
-        return next(blocks)
-
-
-Source = File | Block
+            return file.read_row_groups(list(self.groups), columns=self.names, use_threads=False)
 
 
 class Unit(NamedTuple):
@@ -92,7 +79,7 @@ def _located(path: str) -> tuple[Any, str]:
     return system, inner
 
 
-def parquet_groups(data: Any, roles: Roles) -> Iterator[tuple[File, list[Ref]]]:
+def parquet_groups(data: Any, roles: Roles) -> Iterator[tuple[Source, list[Ref]]]:
     """The Parquet files at one or several paths, a row group at a time."""
     paths = [data] if isinstance(data, (str, PathLike)) else data if isinstance(data, (list, tuple)) else []
     if not paths or not all(isinstance(path, (str, PathLike)) for path in paths):
@@ -106,7 +93,7 @@ def parquet_groups(data: Any, roles: Roles) -> Iterator[tuple[File, list[Ref]]]:
         first = 0
         for group in range(about.num_row_groups):
             lines = about.row_group(group).num_rows
-            yield File(path, names, lines, first, [group], size), []
+            yield Source(path, names, lines, first, (group,), size), []
             first += lines
 
 
@@ -130,7 +117,7 @@ def _parquet_files(path: str) -> list[str]:
     return sorted(files)
 
 
-def dataset_blocks(data: Any, roles: Roles) -> Iterator[tuple[Block, list[Ref]]]:
+def dataset_blocks(data: Any, roles: Roles) -> Iterator[tuple[Source, list[Ref]]]:
     """The blocks of a dataset, which Ray Data makes now if it has not yet, as Arrow tables in Ray's store."""
     with _quiet(data.context):
         try:
@@ -144,7 +131,7 @@ def dataset_blocks(data: Any, roles: Roles) -> Iterator[tuple[Block, list[Ref]]]
     count = current().spread_out(_n_lines)
     first = 0
     for table, lines in zip(tables, fetched([count(table) for table in tables]), strict=True):
-        yield Block("the dataset", names, lines, first), [table]
+        yield Source("the dataset", names, lines, first), [table]
         first += lines
 
 
@@ -177,7 +164,7 @@ def units_of(sources: Iterable[tuple[Source, list[Ref]]], most: int) -> Iterator
             yield unit
             unit = Unit([], [])
         last = unit.sources[-1] if unit.sources else None
-        if isinstance(source, File) and isinstance(last, File) and last.path == source.path:
+        if last and source.groups and last.path == source.path:
             unit.sources[-1] = last._replace(lines=last.lines + source.lines, groups=last.groups + source.groups)
         else:
             unit.sources.append(source)

@@ -173,19 +173,21 @@ def first_line(path: Path) -> tuple[Any, list[str]]:
 def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
     """The file as it lies on the disk, and the stream of its text: the same unless it is compressed."""
     with pa.OSFile(str(path)) as raw:
-        magic = raw.read(6)
-        raw.seek(0)
-        stream: Any = raw
-        if magic.startswith(b"\x1f\x8b"):
-            stream = pa.CompressedInputStream(raw, "gzip")
-        elif magic == b"\xfd7zXZ\0":
-            stream = lzma.LZMAFile(raw)
+        stream = _decompressed(raw)
         try:
             yield raw, stream
         except (OSError, EOFError, lzma.LZMAError) as error:
             if stream is raw:
                 raise
             raise InputError(f"{path} is cut short or corrupt ({error}); fetch it again") from error
+
+
+def _decompressed(raw: Any) -> Any:
+    magic = raw.read(6)
+    raw.seek(0)
+    if magic.startswith(b"\x1f\x8b"):
+        return pa.CompressedInputStream(raw, "gzip")
+    return lzma.LZMAFile(raw) if magic == b"\xfd7zXZ\0" else raw
 
 
 def _native(text: bytes) -> Any:

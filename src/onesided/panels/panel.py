@@ -268,11 +268,7 @@ class Panel(PanelLike):
 
     def at(self, place: object | None) -> Panel:
         """The same panel with its passes at a place; with None, on this machine's processor."""
-        if place is self.place:
-            return self
-        panel = self._copied()
-        panel.place = place
-        return panel
+        return self if place is self.place else self._copied(place=place)
 
     def total(self, task: Callable[[Panel], Any], add: Callable[[Any, Any], Any] = add) -> Any:
         """What ``task`` makes of all rows.
@@ -299,11 +295,10 @@ class Panel(PanelLike):
         array([[-1., nan],
                [ 1.,  0.]])
         """
-        panel = self._copied()
+        values = frozen(self.values - means[self.columns])
+        panel = self._copied(values=values, dtype=np.dtype(values.dtype))
         for name in ("by_column", "place", "packed"):  # what holds the values as they were
             panel.__dict__.pop(name, None)
-        panel.values = frozen(self.values - means[self.columns])
-        panel.dtype = np.dtype(panel.values.dtype)
         return panel
 
     def take_rows(self, rows: Any) -> Panel:

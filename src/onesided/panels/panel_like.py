@@ -179,14 +179,12 @@ class PanelLike(ABC):
 
     def with_row_weights(self, weights: Any) -> Self:
         """The same panel with other row weights, in the order of ``row_ids``."""
-        panel = self._copied()
-        panel.row_weights = frozen(check_weights(weights, self.n_rows))
-        return panel
+        return self._copied(row_weights=frozen(check_weights(weights, self.n_rows)))
 
-    def _copied(self) -> Self:
-        """A panel that shares all arrays with this one, and what was computed of them."""
+    def _copied(self, **changed: Any) -> Self:
+        """A panel that shares all arrays with this one but what is changed, and what was computed of them."""
         panel = object.__new__(type(self))
-        panel.__dict__.update(self.__dict__)
+        panel.__dict__.update(self.__dict__ | changed)
         return panel
 
     def to_sparse(self) -> sp.csr_array:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RayEngine(NumpyEngine):
-    """The engine of a panel whose rows lie on a cluster; factors are here."""
+    """The engine of a panel whose rows lie on a cluster; factors are here. What passes compute, ``Engine`` says."""
 
     def __init__(self, panel: RayPanel) -> None:
         self.device_key, self.panel = panel.shards.name, panel
@@ -36,7 +36,6 @@ class RayEngine(NumpyEngine):
             yield result
 
     def largest_value(self) -> float:
-        """The largest magnitude among all entries."""
         return float(self._summed("largest_value", plus=max))
 
     def column_means(self) -> Array:
@@ -44,7 +43,6 @@ class RayEngine(NumpyEngine):
         return np.asarray(means_from(self, np.zeros(self.n_columns), passes=2))
 
     def column_sums(self, center: Array, scale: float) -> tuple[Array, Array]:
-        """Seven sums for each column, one after the other, and three over all rows."""
         sums, products = self._summed("column_sums", center, scale)
         return sums, products
 
@@ -57,11 +55,9 @@ class RayEngine(NumpyEngine):
         return loss, gradient
 
     def curvature(self, X: Array) -> Array:
-        """Σ_{u∋j} w A_u for every column j."""
         return np.asarray(self._summed("curvature", X))
 
     def gram_product(self, V: Array, center: Array, scale: float, effect: float) -> Array:
-        """Weighted sums of products, M̂ᵀ diag(w) M̂ − τ²N, applied to the columns of V."""
         return np.asarray(self._summed("gram_product", V, center, scale, effect))
 
     def drawn(self) -> tuple[Engine, float]:
@@ -70,7 +66,6 @@ class RayEngine(NumpyEngine):
         return (self, 1.0) if weights is None else (RayEngine(self.panel.weighed(weights)), share)
 
     def linked_columns(self) -> Array:
-        """For each column, the smallest of those that chains of rows link it to."""
         return np.asarray(self._summed("linked_columns", plus=_linked))
 
     def prepare_columns(self, *arguments: Any, **options: Any) -> Any:
@@ -78,7 +73,6 @@ class RayEngine(NumpyEngine):
         return _Unprepared(arguments, options)
 
     def posterior_sums(self, columns: Any) -> Sums:
-        """The columns' sufficient statistics, over rows of positive weight."""
         return Sums(*self._summed("posterior_sums", columns))
 
     def row_posteriors(self, columns: Any) -> Iterator[Array]:
@@ -86,7 +80,6 @@ class RayEngine(NumpyEngine):
         return chain.from_iterable(self._of_shards("row_posteriors", columns))
 
     def leave_one_out(self, columns: Any) -> Array:
-        """For each row of positive weight, in order, five sums over its entries."""
         return np.concatenate(list(self._of_shards("leave_one_out", columns)))
 
 

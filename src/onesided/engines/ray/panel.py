@@ -55,16 +55,11 @@ class RayPanel(PanelLike):
         home: Panel | None = None,
         left_out: dict[str, int] | None = None,
     ) -> None:
-        self.place, self.home, self.left_out = RayPlace(shards, gpu), home, left_out or {}
+        self.shards, self.place, self.home, self.left_out = shards, RayPlace(gpu), home, left_out or {}
         self._row_counts, self.n_rows, self.n_columns = row_counts, len(row_counts), n_columns
         self.n_entries, self.dtype = int(row_counts.sum(dtype=np.int64)), np.dtype(dtype)
         self.given_row_ids, self.given_column_ids = row_ids, column_ids
         self.row_weights = np.broadcast_to(1.0, len(row_counts)) if row_weights is None else row_weights
-
-    @property
-    def shards(self) -> Shards:
-        """Its rows on the cluster."""
-        return self.place.shards
 
     @property
     def row_counts(self) -> Array:
@@ -86,9 +81,8 @@ class RayPanel(PanelLike):
             here = slice(indptr[first], indptr[last])
             columns[here], values[here] = shard[1:]
         ids = {"row_ids": self.given_row_ids, "column_ids": self.given_column_ids}
-        return Panel.from_checked(
-            indptr, columns, values, self.n_columns, **ids, row_weights=np.array(self.row_weights)
-        )
+        weights = np.array(self.row_weights)
+        return Panel.from_checked(indptr, columns, values, self.n_columns, **ids, row_weights=weights)
 
     def to_panel(self) -> Panel:
         """The panel as it was before it came to the cluster; otherwise all entries are fetched, once."""
@@ -103,17 +97,13 @@ class RayPanel(PanelLike):
 
     def weighed(self, weights: Array) -> RayPanel:
         """The same rows for passes with other weights, which are not checked."""
-        panel = self._copied()
-        panel.row_weights = weights
-        return panel
+        return self._copied(row_weights=weights)
 
     def with_gpu_options(self, gpu: GpuOptions) -> RayPanel:
         """The same panel, on the same shards, with other demands on GPUs; itself where they are the same or unused."""
         if gpu == self.place.gpu or not self.shards.on_gpus:
             return self
-        panel = self._copied()
-        panel.place = RayPlace(self.shards, gpu)
-        return panel
+        return self._copied(place=RayPlace(gpu))
 
     def at_home(self) -> PanelLike:
         """The panel as it was before it came to the cluster; itself where it was nowhere else."""

@@ -70,12 +70,11 @@ class Shards:
 
 @dataclass(frozen=True, eq=False)
 class RayPlace(Place):
-    """A cluster that holds the rows of a panel, and what its GPUs are asked for.
+    """A cluster that holds the rows of a panel: what its GPUs are asked for.
 
     It has no passes over pairs of columns: each node makes those of its shards. Rows that were fetched stay here.
     """
 
-    shards: Shards
     gpu: GpuOptions
 
     def engine(self, panel: Any, weights: Array | None) -> RayEngine:

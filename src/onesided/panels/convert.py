@@ -117,8 +117,6 @@ def entry_values(given: Any, name: str) -> Array:
         raise InputError(f"{name!r} holds {values.type}, for example {shown(example)}; values must be numbers")
     single = pa.types.is_float32(values.type) or pa.types.is_float16(values.type)
     values = values.cast(pa.float32() if single else pa.float64(), safe=False)
-    if isinstance(values, pa.ChunkedArray):
-        return np.asarray(values.to_numpy())
     return np.asarray(values.to_numpy(zero_copy_only=False))
 
 

@@ -47,7 +47,7 @@ from onesided.errors import EXPECTED, InputError, check_choice, counted, example
 from onesided.kernels import cpu
 from onesided.panels.convert import column_names, encode_entries, sparse_entries, table_columns, wide_table
 from onesided.panels.csr import as_float, check_compressed, check_shape, check_weights, merge_entries
-from onesided.panels.ids import Coded, as_ids, check_ids, find_ids, id_kind
+from onesided.panels.ids import Coded, IdIndex, as_ids, check_ids, id_kind
 from onesided.panels.panel_like import Draw, PanelLike, frozen
 from onesided.panels.positions import row_selection
 from onesided.panels.refusals import Duplicates, NonFinite, ValueRules
@@ -349,7 +349,7 @@ class Panel(PanelLike):
                 f"the column ids of the panel are {id_kind(self.column_ids)}, "
                 f"those of the model are {id_kind(column_ids)}: they cannot be matched"
             )
-        position, known = find_ids(column_ids, self.column_ids)
+        position, known = IdIndex(column_ids).find(self.column_ids)
         known |= self.column_counts == 0
         if unknown == "refuse" and not known.all():
             strangers = self.column_ids[~known]

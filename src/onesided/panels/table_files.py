@@ -35,11 +35,7 @@ MOST_FIELDS = 4  # of a line without header: row, column, value and, often, a ti
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The names of a long table's columns; those that are None are recognised by a usual name (userId, item, ...).
-
-    >>> TableColumns(value="stars")
-    TableColumns(row=None, column=None, value='stars')
-    """
+    """The names of a long table's columns; those that are None are recognised by a usual name (userId, item, ...)."""
 
     row: str | None = None
     column: str | None = None
@@ -53,11 +49,6 @@ class TableStream:
     The names are those of the file, or "row", "column" and "value" where it has no header; ``value`` is None
     where only positions were asked for. Ids are int64 or string, values float64; an empty field is null, and
     so is a value written as NA, N/A, NULL, null or None, which may be ids.
-
-    >>> import pyarrow as pa
-    >>> entries = pa.table({"user": [1, 2], "movie": [5, 5]})
-    >>> TableStream(entries.to_reader(), "user", "movie").reader.schema.names
-    ['user', 'movie']
     """
 
     reader: pa.RecordBatchReader
@@ -73,6 +64,7 @@ def open_table(
     column: str | None = None,
     value: str | None = None,
     values: bool = True,
+    whole: bool = True,
     progress: Progress | None = None,
 ) -> TableStream:
     """Open the long table at ``path``.
@@ -91,44 +83,24 @@ def open_table(
     into memory, never the text itself, before this function returns; ``reader`` lets go of what it hands on. Parquet
     is read as it is consumed.
 
+    ``whole=False`` holds no more of text than a few batches at a time. Its ids are therefore strings, as they are
+    written: what has seen them all can say, with ``plain_integers``, whether the whole file wrote integers. What is
+    wrong in a line of text is raised when that line is reached.
+
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "ratings.csv")
     ...     _ = path.write_text("userId,movieId,rating,timestamp\\n7,031,2.5,1260759144\\n8,31,4,1260759179")
-    ...     stream = open_table(path)
+    ...     stream, batches = open_table(path), list(open_table(path, whole=False).reader)
     >>> stream.row, stream.column, stream.value
     ('userId', 'movieId', 'rating')
     >>> stream.reader.read_all().to_pydict()
     {'userId': [7, 8], 'movieId': ['031', '31'], 'rating': [2.5, 4.0]}
+    >>> batches[0].to_pydict()
+    {'userId': ['7', '8'], 'movieId': ['031', '31'], 'rating': [2.5, 4.0]}
     """
+    path = Path(path)
     roles: Roles = {"row": row, "column": column} | ({"value": value} if values else {})
-    return _opened(Path(path), roles, progress, whole=True)
-
-
-def stream_table(
-    path: str | PathLike[str],
-    *,
-    row: str | None = None,
-    column: str | None = None,
-    value: str | None = None,
-    progress: Progress | None = None,
-) -> TableStream:
-    """Open the long table at ``path`` as ``open_table`` does, yet hold no more of it than a few batches at a time.
-
-    Ids of text are therefore strings, as they are written: what has seen them all can say, with ``plain_integers``,
-    whether the whole file wrote integers. What is wrong in a line of text is raised when that line is reached.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "ratings.csv")
-    ...     _ = path.write_text("userId,movieId,rating\\n7,031,2.5\\n8,31,4")
-    ...     [batch.to_pydict() for batch in stream_table(path).reader]
-    [{'userId': ['7', '8'], 'movieId': ['031', '31'], 'rating': [2.5, 4.0]}]
-    """
-    return _opened(Path(path), {"row": row, "column": column, "value": value}, progress, whole=False)
-
-
-def _opened(path: Path, roles: Roles, progress: Progress | None, *, whole: bool) -> TableStream:
     if is_parquet(path):
         names, reader = _open_parquet(path, roles, progress)
     else:

@@ -1,8 +1,7 @@
 """Text files of long tables: separators and headers, compression, and pyarrow's failures in plain words.
 
 A text file is UTF-8, plain or compressed with gzip or xz. What it is, is read from its first bytes and its first line,
-not from its name. Its separator is the first of ``::``, tab, ``;`` and ``,`` that occurs in the first line; fields may
-be quoted, except between ``::``.
+not from its name; :func:`onesided.panels.table_files.open_table` says how.
 """
 
 from __future__ import annotations

@@ -63,9 +63,8 @@ class Work:
                 rest: State = json.loads(file.metadata()["rest"])
                 return arrays | rest
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-            folder = self._path.parent
-            message = f"{self._file(kind)} is damaged ({error}); remove the folder {folder} to begin anew"
-            raise InputError(message) from error
+            remedy = f"remove the folder {self._path.parent} to begin anew"
+            raise InputError(f"{self._file(kind)} is damaged ({error}); {remedy}") from error
 
     def save(self, kind: str, state: State) -> None:
         """Keep the state, in place of the one kept before."""

@@ -158,10 +158,11 @@ class Cluster:
 
     def held(self, slot: Slot, *arguments: Any) -> Ref:
         """Have the actor of a GPU do a task with rows that it keeps."""
-        from onesided.engines.ray.gpu_actors import holder
+        from onesided.engines.ray.gpu_actors import Holder
 
         if slot not in self._holders:
-            self._holders[slot] = holder(slot.node, self.gpu)
+            there = NodeAffinitySchedulingStrategy(slot.node, soft=False)
+            self._holders[slot] = Holder.options(scheduling_strategy=there).remote(self.gpu)  # type: ignore[attr-defined]
         return self._holders[slot].run.remote(*arguments)
 
     def forget(self, shards: Iterable[Any]) -> None:

@@ -58,6 +58,7 @@ LINES = 1 << 20  # that a task reads at a time, or more where there are many blo
 LINES_APIECE = 1 << 13  # for each block: what a task returns in smaller pieces, Ray keeps on the driver
 SAMPLED = 1 << 10  # lines for each block, by which rows are cut: blocks then differ by a few per cent
 AT_A_TIME = 1 << 22  # entries of a block that are put in order at a time, which takes several times their memory
+KINDS = {"int64": "integers", "large_string": "strings"}  # of ids, by their Arrow types
 FAN_IN = 16  # surveys put together at a time
 
 
@@ -117,7 +118,7 @@ def gather(
     ranges = -(-lines // (pieces * AT_A_TIME))  # of rows, in each block
     units = list(units_of(sources, max(LINES, LINES_APIECE * pieces * ranges)))
     step = max(1, lines // max(LINES_APIECE, SAMPLED * pieces * ranges))
-    surveys = [task(_survey)(k, step, unit.sources, *unit.refs) for k, unit in enumerate(units)]
+    surveys = [task(_survey)(k, step, unit, *refs) for k, (unit, refs) in enumerate(units)]
     while len(surveys) > FAN_IN:
         surveys = [task(_together)(*surveys[k : k + FAN_IN]) for k in range(0, len(surveys), FAN_IN)]
     survey: _Survey = fetched(task(_concluded)(pieces, ranges, *surveys))
@@ -125,7 +126,7 @@ def gather(
 
     kept = ray.put(survey)
     n_ranges = len(survey.sample) + 1
-    split = [task(_split, num_returns=n_ranges)(kept, unit.sources, *unit.refs) for unit in units]
+    split = [task(_split, num_returns=n_ranges)(kept, unit, *refs) for unit, refs in units]
     by_range = list(zip(*split, strict=True)) if n_ranges > 1 else [tuple(split)]
     joined = [
         task(_joined, num_returns=3, **scheduling(k, len(survey.starts)))(
@@ -207,7 +208,7 @@ def _survey(k: int, step: int, sources: list[Source], *blocks: Any) -> _Survey:
         surveys.append(
             _Survey(
                 names=[source.names[2]],
-                kinds=[(_kind(ids), source.path) if len(ids) else None for ids in present],
+                kinds=[(KINDS[str(ids.type)], source.path) if len(ids) else None for ids in present],
                 columns=present[1].unique(),
                 sample=present[0].take(at[at < len(present[0])]),
                 dtype=str(values.dtype),
@@ -220,10 +221,6 @@ def _survey(k: int, step: int, sources: list[Source], *blocks: Any) -> _Survey:
 
 def _pair_at(rows: Any, columns: Any, at: int) -> tuple[Any, Any]:
     return rows[at].as_py(), columns[at].as_py()
-
-
-def _kind(ids: Any) -> str:
-    return "integers" if str(ids.type) == "int64" else "strings"
 
 
 def _without_id(source: Source, axis: int, ids: Any) -> tuple[int, str]:

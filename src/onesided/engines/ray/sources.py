@@ -42,11 +42,7 @@ class Source(NamedTuple):
             return file.read_row_groups(list(self.groups), columns=self.names, use_threads=False)
 
 
-class Unit(NamedTuple):
-    """What one task reads, and the blocks of a dataset that Ray is to fetch for it."""
-
-    sources: list[Source]
-    refs: list[Ref]
+Unit = tuple[list[Source], list[Ref]]  # what one task reads, and the blocks of a dataset that Ray is to fetch for it
 
 
 @contextmanager
@@ -156,21 +152,21 @@ def _quiet(context: Any) -> Iterator[None]:
 
 def units_of(sources: Iterable[tuple[Source, list[Ref]]], most: int) -> Iterator[Unit]:
     """Group sources that follow each other into units of at most so many lines, or of one source."""
-    unit = Unit([], [])
+    unit: list[Source] = []
+    fetched_for_it: list[Ref] = []
     for source, refs in sources:
         if not source.lines:
             continue
-        if unit.sources and sum(other.lines for other in unit.sources) + source.lines > most:
-            yield unit
-            unit = Unit([], [])
-        last = unit.sources[-1] if unit.sources else None
-        if last and source.groups and last.path == source.path:
-            unit.sources[-1] = last._replace(lines=last.lines + source.lines, groups=last.groups + source.groups)
-        else:
-            unit.sources.append(source)
-            unit.refs.extend(refs)
-    if unit.sources:
-        yield unit
+        if unit and sum(other.lines for other in unit) + source.lines > most:
+            yield unit, fetched_for_it
+            unit, fetched_for_it = [], []
+        if unit and source.groups and unit[-1].path == source.path:
+            last = unit.pop()
+            source = last._replace(lines=last.lines + source.lines, groups=last.groups + source.groups)
+        unit.append(source)
+        fetched_for_it += refs
+    if unit:
+        yield unit, fetched_for_it
 
 
 def tables_of(sources: list[Source], blocks: Iterable[Any]) -> Iterator[tuple[Source, Any, Any, Array]]:

@@ -18,7 +18,7 @@ from onesided.errors import InputError
 from onesided.panels.packed.database import GROUP_LINES, parquet_scan
 from onesided.panels.packed.resume import Finished, Passes
 from onesided.panels.refusals import ValueCounts, at_pair, check_ids_present, check_one_kind, value_column
-from onesided.panels.table_files import Progress, TableColumns, is_parquet, stream_table
+from onesided.panels.table_files import Progress, TableColumns, is_parquet, open_table
 from onesided.panels.text_format import plain_integers
 from onesided.storage.atomic import written_beside
 
@@ -57,7 +57,6 @@ class Entries:
 
     @property
     def values(self) -> ValueCounts:
-        """Counts over all values."""
         names = [field.name for field in fields(ValueCounts)]
         return reduce(add, (ValueCounts(**{name: result[name] for name in names}) for _, result in self.copied))
 
@@ -96,7 +95,7 @@ def _state(source: Path) -> list[Any]:
 def _copy_entries(source: Path, target: Path, names: TableColumns, first_line: int, report: Progress) -> dict[str, Any]:
     """Copy a table to a Parquet file, ids as text and lines numbered, and return the counts."""
     before = _state(source)
-    stream = stream_table(source, **asdict(names), progress=report)
+    stream = open_table(source, **asdict(names), whole=False, progress=report)
     assert stream.value is not None
     counts = _Counts(source, (stream.row, stream.column, stream.value), stream.reader.schema.types)
     kinds = (pa.string(), pa.string(), pa.float64(), pa.int64())

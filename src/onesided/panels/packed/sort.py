@@ -76,7 +76,7 @@ def pack(
     Parameters
     ----------
     tables : paths
-        Long tables as ``table_files.stream_table`` reads them. A row id in several tables is one row. Ids are integers
+        Long tables as ``table_files.open_table`` reads them. A row id in several tables is one row. Ids are integers
         if all tables write them as that.
     path : path
         The panel. A packed panel that is there is replaced once the new one is finished; nothing else is.

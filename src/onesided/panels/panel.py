@@ -216,10 +216,9 @@ class Panel(PanelLike):
         """
         names = column_names(matrix)
         if names is not None and is_long(names):
-            listed = ", ".join(map(repr, names))
             warnings.warn(
-                f"the table has the columns {listed}, each of which is taken as a column of the panel; if its lines "
-                "are single entries, use Panel.from_table(table, row=…, column=…, value=…)",
+                f"the table has the columns {', '.join(map(repr, names))}, each of which is taken as a column of the "
+                "panel; if its lines are single entries, use Panel.from_table(table, row=…, column=…, value=…)",
                 stacklevel=2,
             )
         matrix, row_ids, column_ids = (matrix, None, None) if names is None else wide_table(matrix, names)
@@ -359,15 +358,11 @@ class Panel(PanelLike):
                 option="unknown",
                 expected=["drop"],
             )
-        columns = position[self.columns]
-        kept = columns >= 0
-        panel = Panel._from_entries(
-            (self.given_row_ids, self.entry_rows[kept], self.n_rows),
-            (column_ids, columns[kept], len(column_ids)),
-            self.values[kept],
-            "the panel",
-            ValueRules(),
-        )
+        codes = position[self.columns]
+        kept = codes >= 0
+        rows = self.given_row_ids, self.entry_rows[kept], self.n_rows
+        columns = column_ids, codes[kept], len(column_ids)
+        panel = Panel._from_entries(rows, columns, self.values[kept], "the panel", ValueRules())
         return panel.with_row_weights(self.row_weights)
 
 
@@ -393,8 +388,7 @@ def as_panel(
     Panel(2 rows × 1 column, 2 entries)
     """
     ValueRules(duplicates, non_finite)  # refuses what is not an option
-    named = [name for name in (row, column, value) if name is not None]
-    if named:
+    if (row, column, value) != (None, None, None):
         if row is None or column is None or value is None:
             raise InputError("name all three of row, column and value, or none of them for a dense table")
         return Panel.from_table(data, row=row, column=column, value=value, duplicates=duplicates, non_finite=non_finite)

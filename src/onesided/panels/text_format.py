@@ -81,9 +81,9 @@ def stream_text(path: Path, roles: Roles, progress: Progress | None) -> tuple[li
     """The same, some blocks at a time; ids are strings, as they are written."""
     layout = _layout(path, roles)
     schema = pa.schema(layout.types)
-    blocks = text_blocks(path, layout, progress)
     batches = (
-        pa.record_batch([*map(null_where_empty, block.columns[:2]), *block.columns[2:]], schema) for block in blocks
+        pa.record_batch([*map(null_where_empty, block.columns[:2]), *block.columns[2:]], schema)
+        for block in text_blocks(path, layout, progress)
     )
     return layout.names, pa.RecordBatchReader.from_batches(schema, batches)
 

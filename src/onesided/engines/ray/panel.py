@@ -257,14 +257,7 @@ def distribute(panel: Panel, cluster: Cluster, device: str = "cpu", gpu: GpuOpti
             cluster.call(slot.node, shard_tasks.read_rows, panel.packed, first, last)
             for slot, (first, last) in zip(planned, ranges, strict=True)
         ]
-    return RayPanel(
-        Shards(cluster, blocks, ranges, planned),
-        panel.row_counts.astype(np.int32),
-        panel.n_columns,
-        panel.dtype,
-        row_ids=panel.given_row_ids,
-        column_ids=panel.given_column_ids,
-        row_weights=None if np.all(panel.row_weights == 1) else panel.row_weights,
-        gpu=gpu,
-        home=panel.at(None),
-    )
+    shards, row_counts = Shards(cluster, blocks, ranges, planned), panel.row_counts.astype(np.int32)
+    weights = None if np.all(panel.row_weights == 1) else panel.row_weights
+    names = {"row_ids": panel.given_row_ids, "column_ids": panel.given_column_ids, "row_weights": weights}
+    return RayPanel(shards, row_counts, panel.n_columns, panel.dtype, **names, gpu=gpu, home=panel.at(None))

@@ -50,10 +50,7 @@ def on_rows(shard: Shard, rows: Rows, weights: Array | None, task: Any, *given: 
 def made_rows(
     shard: Shard, rows: Rows, weights: Array | None, task: Callable[..., Panel], column_ids: Array | None, *drawn: Any
 ) -> tuple[Rows, tuple[Array, int, Any, Array | None]]:
-    """Other rows, as many, that a task makes of those of a shard.
-
-    The driver is told how many entries each row has, the number of columns, the type of the values and the column ids.
-    """
+    """Other rows, as many, that a task makes; for the driver, their counts, number of columns, type and column ids."""
     with shard.naming_its_rows():
         made = task(shard.panel(rows, weights, column_ids), *drawn)
     return of_panel(made), (made.row_counts.astype(np.int32), made.n_columns, made.dtype, made.given_column_ids)

@@ -22,9 +22,8 @@ WEIGHTS_KEPT = 2  # sets of row weights that stay on the nodes
 class Shards:
     """The rows of a panel on a cluster: a block of whole rows for each shard, and the slot it is planned for.
 
-    ``edges`` are, in the whole panel, its first row and the one after its last.
-
-    Actors on GPUs keep shards by ``name``, as long as this object lives.
+    The edges of a shard are its first row and the one after its last. Actors on GPUs keep shards by ``name``, as long
+    as this object lives.
     """
 
     def __init__(

@@ -124,15 +124,11 @@ def dataset_blocks(data: Any, roles: Roles) -> Iterator[tuple[Source, list[Ref]]
             reason = str(error).partition("\n\nThe above exception was")[0].splitlines()[-1].strip()
             raise InputError(f"the dataset cannot be made ({reason}); see that its source can be read") from error
     names = choose_columns(Path("the dataset"), [] if schema is None else list(schema.names), roles)
-    count = current().spread_out(_n_lines)
+    count = current().spread_out(len)
     first = 0
     for table, lines in zip(tables, fetched([count(table) for table in tables]), strict=True):
         yield Source("the dataset", names, lines, first), [table]
         first += lines
-
-
-def _n_lines(table: Any) -> int:
-    return int(table.num_rows)
 
 
 @contextmanager

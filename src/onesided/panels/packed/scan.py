@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,9 @@ class Entries:
     @cached_property
     def kinds(self) -> dict[str, str]:
         """Whether row and column ids are integers or strings: integers if all tables write them as that."""
+        tables = [(source, copied.result) for source, copied in zip(self.sources, self.copied, strict=True)]
         kinds = {}
         for axis in AXES:
-            tables = [(source, copied.result) for source, copied in zip(self.sources, self.copied, strict=True)]
             strings = [source for source, result in tables if result["kinds"][axis] == "strings"]
             integers = [source for source, result in tables if result["written_as_integers"][axis]]
             if strings and integers:
@@ -76,10 +76,7 @@ def copy_tables(passes: Passes, sources: list[Path], columns: TableColumns) -> E
     names = [f"entries-{k}.parquet" for k in range(len(sources))]
     first_line = 0
     for name, source in zip(names, sources, strict=True):
-
-        def work(target: Path, report: Progress, source: Path = source, first_line: int = first_line) -> dict[str, Any]:
-            return _copy_entries(source, target, columns, first_line, report)
-
+        work = partial(_copy_entries, source, columns, first_line)
         depends = [_state(source), asdict(columns), first_line]
         copied.append(passes.once(name, depends, f"Reading {source.name}", work))
         first_line += copied[-1].result["lines"]
@@ -92,7 +89,7 @@ def _state(source: Path) -> list[Any]:
     return [str(source.absolute()), about.st_size, about.st_mtime_ns]
 
 
-def _copy_entries(source: Path, target: Path, names: TableColumns, first_line: int, report: Progress) -> dict[str, Any]:
+def _copy_entries(source: Path, names: TableColumns, first_line: int, target: Path, report: Progress) -> dict[str, Any]:
     """Copy a table to a Parquet file, ids as text and lines numbered, and return the counts."""
     before = _state(source)
     stream = open_table(source, **asdict(names), whole=False, progress=report)

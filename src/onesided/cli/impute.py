@@ -150,8 +150,8 @@ def _positions(path: str, panel: Panel, unknown: str, reading: ReadingOptions) -
         ids, codes, _ = encode_ids(wanted[name], name)
         assert ids is not None
         pairs.append((ids, codes))
-        known, wanted = comparable_ids(there, ids)
-        places.append(IdIndex(known).find(wanted)[0][codes])
+        known, listed = comparable_ids(there, ids)
+        places.append(IdIndex(known).find(listed)[0][codes])
     rows, columns = places
     placed = (rows >= 0) & (columns >= 0)
     strangers = np.flatnonzero(~placed)

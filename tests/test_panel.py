@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onesided import InputError, OneSidedCompletion, Panel, as_panel
-from onesided.panels.ids import IdIndex, find_ids
+from onesided.panels.ids import IdIndex
 from onesided.panels.refusals import LARGEST_VALUE
 
 NAN, INF = float("nan"), float("inf")
@@ -1307,7 +1307,7 @@ def test_unknown_positions(small):
 def test_found_ids_of_all_string_types():
     for known in (np.array(["b", "a"]), np.array(["b", "a"], dtype=object)):
         for wanted in (np.array(["a", "x"]), np.array(["a", "x"], dtype=object)):
-            position, found = find_ids(known, wanted)
+            position, found = IdIndex(known).find(wanted)
             assert position.tolist() == [1, -1]
             assert found.tolist() == [True, False]
 

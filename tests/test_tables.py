@@ -21,7 +21,7 @@ import pytest
 from onesided.errors import InputError
 from onesided.panels import table_files, text_format
 from onesided.panels.ids import as_ids, encode_ids
-from onesided.panels.table_files import open_table, stream_table
+from onesided.panels.table_files import open_table
 from onesided.panels.text_format import plain_integers
 
 ENTRIES = {"userId": [7, 7, 12], "movieId": [31, 1029, 31], "rating": [2.5, 3.0, 4.0]}
@@ -455,7 +455,7 @@ def test_progress_can_interrupt(write: Write, pack: str) -> None:
 
 
 def streamed(path: Path, **options: Any) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = stream_table(path, **options).reader.read_all().to_pydict()
+    found: dict[str, list[Any]] = open_table(path, whole=False, **options).reader.read_all().to_pydict()
     return found
 
 
@@ -466,7 +466,7 @@ def test_a_stream_has_what_a_table_has_with_ids_as_written(
     write: Write, separator: str, header: bool, pack: str
 ) -> None:
     path = write(PACK[pack](text(separator, header).encode()), f"ratings.txt{pack}")
-    stream, table = stream_table(path), open_table(path)
+    stream, table = open_table(path, whole=False), open_table(path)
     assert (stream.row, stream.column, stream.value) == (table.row, table.column, table.value)
     entries = stream.reader.read_all()
     assert entries.schema.types == [pa.string(), pa.string(), pa.float64()]
@@ -481,7 +481,7 @@ def test_a_stream_of_many_blocks(write: Write, monkeypatch: pytest.MonkeyPatch, 
     content = "".join(separator.join(map(str, line)) + "\n" for line in lines)
     calls: list[tuple[int, int]] = []
     path = write(PACK[pack](content.encode()))
-    batches = list(stream_table(path, progress=lambda *call: calls.append(call)).reader)
+    batches = list(open_table(path, whole=False, progress=lambda *call: calls.append(call)).reader)
     assert len(batches) > 50
     assert [line for batch in batches for line in zip(*batch.to_pydict().values(), strict=True)] == lines
     assert calls == sorted(calls)
@@ -511,7 +511,7 @@ def test_a_stream_names_a_bad_line_deep_in_the_file(
     path = write(PACK[pack](HEADER.encode() + b"1,2,3\n" * 5000 + bad + b"\n" + b"1,2,3\n" * 5000))
     reached: list[int] = []
     with pytest.raises(InputError, match=message):
-        reached.extend(batch.num_rows for batch in stream_table(path).reader)
+        reached.extend(batch.num_rows for batch in open_table(path, whole=False).reader)
     assert 4000 < sum(reached) <= 5000
     with pytest.raises(InputError, match=message):
         open_table(path)
@@ -536,7 +536,7 @@ def test_a_stream_cut_short(write: Write, pack: str) -> None:
 
 @pytest.mark.parametrize("pack", PACK)
 def test_a_stream_may_be_left_early(write: Write, pack: str) -> None:
-    reader = stream_table(write(PACK[pack](b"1::2::3\n" * 1_000_000))).reader
+    reader = open_table(write(PACK[pack](b"1::2::3\n" * 1_000_000)), whole=False).reader
     assert reader.read_next_batch().num_rows > 0
     reader.close()
 

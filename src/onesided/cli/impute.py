@@ -126,7 +126,7 @@ def _positions(path: str, panel: Panel, unknown: str, reading: ReadingOptions) -
     import numpy as np
 
     from onesided.panels.alignment import comparable_ids
-    from onesided.panels.ids import encode_ids, find_ids
+    from onesided.panels.ids import IdIndex, encode_ids
     from onesided.panels.table_files import open_table
 
     table = open_table(path, row=reading.row, column=reading.column, values=False)
@@ -136,7 +136,8 @@ def _positions(path: str, panel: Panel, unknown: str, reading: ReadingOptions) -
         ids, codes, _ = encode_ids(wanted[name], name)
         assert ids is not None
         pairs.append((ids, codes))
-        places.append(find_ids(*comparable_ids(there, ids))[0][codes])
+        known, listed = comparable_ids(there, ids)
+        places.append(IdIndex(known).find(listed)[0][codes])
     rows, columns = places
     placed = (rows >= 0) & (columns >= 0)
     strangers = np.flatnonzero(~placed)

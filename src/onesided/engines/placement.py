@@ -42,12 +42,15 @@ class Place(Protocol):
 
     def for_rows(self, panel: Panel) -> Place | None:
         """The same place for other rows; None where they stay in this process."""
+        return None
 
     def pair_pass(self, indptr: Array, columns: Array, target: Array) -> PairPass | None:
         """The pass over pairs of columns, given once, with a target for each (:mod:`onesided.kernels.gpu_pairs`)."""
+        return None
 
     def pair_moments(self, panel: Panel) -> tuple[Any, ...] | None:
         """What :class:`onesided.pairs.moments.PairMoments` holds of all pairs, from ``indptr`` on."""
+        return None
 
 
 class GpuOptions(NamedTuple):

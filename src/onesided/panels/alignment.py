@@ -39,10 +39,7 @@ def align_as_written(panel: Panel, column_ids: Array, *, unknown: Literal["refus
     if np.array_equal(panel.column_ids, column_ids):
         return panel
     wanted, present = comparable_ids(column_ids, panel.column_ids)
-    rows: dict[str, Any] = {
-        "row_ids": panel.row_ids if panel.has_row_ids else None,
-        "row_weights": panel.row_weights,
-    }
+    rows: dict[str, Any] = {"row_ids": panel.given_row_ids, "row_weights": panel.row_weights}
     named = Panel(panel.indptr, panel.columns, panel.values, panel.n_columns, column_ids=present, **rows)
     aligned = named.align_columns(wanted, unknown=unknown)
     return Panel(aligned.indptr, aligned.columns, aligned.values, len(wanted), column_ids=column_ids, **rows)

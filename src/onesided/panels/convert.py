@@ -111,20 +111,12 @@ def entry_values(given: Any, name: str) -> Array:
     if type(given) is np.ndarray and given.dtype.kind != "O" and given.ndim == 1:
         return as_float(given, name)
     values = without_dictionary(arrow_array(given, name))
-    is_number = (
-        pa.types.is_floating,
-        pa.types.is_integer,
-        pa.types.is_decimal,
-        pa.types.is_boolean,
-        pa.types.is_null,
-    )
+    is_number = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
     if not any(accepts(values.type) for accepts in is_number):
         example = next((value.as_py() for value in values if value.is_valid), None)
         raise InputError(f"{name!r} holds {values.type}, for example {shown(example)}; values must be numbers")
     single = pa.types.is_float32(values.type) or pa.types.is_float16(values.type)
     values = values.cast(pa.float32() if single else pa.float64(), safe=False)
-    if isinstance(values, pa.ChunkedArray):
-        return np.asarray(values.to_numpy())
     return np.asarray(values.to_numpy(zero_copy_only=False))
 
 

@@ -33,7 +33,7 @@ def check_shape(*shape: int) -> tuple[int, int]:
     return n, d
 
 
-def check_compressed(indptr: Any, columns: Any, values: Any, n_columns: int) -> tuple[Array, Array, Array]:
+def check_compressed(indptr: Any, columns: Any, values: Any, n_columns: int) -> Rows:
     """Compressed rows as int64 pointers, int32 columns and floats, if they are in order."""
     indptr, columns = _as_integers(indptr, "indptr"), _as_integers(columns, "columns")
     values = as_float(values, "values")
@@ -60,11 +60,8 @@ def check_compressed(indptr: Any, columns: Any, values: Any, n_columns: int) -> 
             )
         counts = ValueCounts.of(values, lambda at: at)
         counts.check("the array of values", location=lambda at: f"entry {at}", remedy="drop them")
-    return (
-        np.ascontiguousarray(indptr, dtype=np.int64),
-        np.ascontiguousarray(columns, dtype=np.int32),
-        np.ascontiguousarray(values),
-    )
+    indptr, columns = np.ascontiguousarray(indptr, dtype=np.int64), np.ascontiguousarray(columns, dtype=np.int32)
+    return indptr, columns, np.ascontiguousarray(values)
 
 
 def _as_integers(numbers: Any, name: str) -> Array:
@@ -104,14 +101,6 @@ def check_weights(given: Any, n_rows: int) -> Array:
             "lost: rescale them"
         )
     return weights
-
-
-def compress(rows: Coded, columns: Coded, values: Array, where: str, rules: ValueRules) -> Rows:
-    """Entries in any order as compressed rows; ``where`` names their values in messages."""
-    compressed, repeats = merge_entries(rows, columns, values, where, rules)
-    if repeats and rules.duplicates == "refuse":
-        raise repeats.refusal()
-    return compressed
 
 
 def merge_entries(

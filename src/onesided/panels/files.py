@@ -9,11 +9,13 @@ from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
 from onesided.storage.archive import Archive, read, write
 
+_ARRAYS = "indptr", "columns", "values", "row_weights"
+
 
 def add_panel(archive: Archive, panel: PanelLike) -> None:
     """Put a panel into an archive, under names of its own."""
     archive.settings["panel_columns"], entries = panel.n_columns, panel.to_panel()
-    for name in ("indptr", "columns", "values", "row_weights"):
+    for name in _ARRAYS:
         archive.arrays[f"panel.{name}"] = getattr(entries, name)
     if panel.has_row_ids:
         archive.ids["panel_rows"] = panel.row_ids
@@ -25,15 +27,10 @@ def stored_panel(archive: Archive) -> Panel | None:
     """The panel in an archive; None where it has none."""
     if "panel.indptr" not in archive.arrays:
         return None
-    return Panel(
-        archive.arrays["panel.indptr"],
-        archive.arrays["panel.columns"],
-        archive.arrays["panel.values"],
-        archive.settings["panel_columns"],
-        row_ids=archive.ids.get("panel_rows"),
-        column_ids=archive.ids.get("panel_columns"),
-        row_weights=archive.arrays["panel.row_weights"],
-    )
+    indptr, columns, values, weights = (archive.arrays[f"panel.{name}"] for name in _ARRAYS)
+    row_ids, column_ids = archive.ids.get("panel_rows"), archive.ids.get("panel_columns")
+    n_columns = archive.settings["panel_columns"]
+    return Panel(indptr, columns, values, n_columns, row_ids=row_ids, column_ids=column_ids, row_weights=weights)
 
 
 def save_panel(panel: PanelLike, path: str | os.PathLike[str]) -> None:

@@ -150,11 +150,6 @@ def id_kind(ids: Array) -> str:
     return "strings" if ids.dtype.kind in "OUT" else "integers"
 
 
-def find_ids(known: Array, wanted: Array) -> tuple[Array, Array]:
-    """Where each wanted id stands among the known ones (-1 where it does not), and whether it does."""
-    return IdIndex(known).find(wanted)
-
-
 class IdIndex:
     """Where ids stand in a list of ids, which is ordered or hashed once, at the first look-up.
 

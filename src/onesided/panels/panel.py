@@ -46,8 +46,8 @@ from onesided.arrays import Array
 from onesided.errors import EXPECTED, InputError, check_choice, counted, examples
 from onesided.kernels import cpu
 from onesided.panels.convert import column_names, encode_entries, sparse_entries, table_columns, wide_table
-from onesided.panels.csr import as_float, check_compressed, check_shape, check_weights, compress
-from onesided.panels.ids import Coded, as_ids, check_ids, find_ids, id_kind
+from onesided.panels.csr import as_float, check_compressed, check_shape, check_weights, merge_entries
+from onesided.panels.ids import Coded, IdIndex, as_ids, check_ids, id_kind
 from onesided.panels.panel_like import Draw, PanelLike, frozen
 from onesided.panels.positions import row_selection
 from onesided.panels.refusals import Duplicates, NonFinite, ValueRules
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 class Panel(PanelLike):
     """The observed entries of an n × d matrix in this process, with row ids, column ids and a weight per row.
+
+    It has ``n_entries`` of them, whose values are of the type ``dtype``, in ``n_rows`` and ``n_columns``.
 
     Parameters
     ----------
@@ -108,6 +110,7 @@ class Panel(PanelLike):
         """Set all attributes, from what was checked."""
         self.indptr, self.columns, self.values = map(frozen, entries)
         self.n_rows, self.n_columns, self.row_weights = len(self.indptr) - 1, n_columns, row_weights
+        self.n_entries, self.dtype = len(self.values), np.dtype(self.values.dtype)
         self.given_row_ids, self.given_column_ids = ids
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -161,7 +164,7 @@ class Panel(PanelLike):
         """
         names = (row, column, value)
         entries = encode_entries(table_columns(table, names), names)
-        return cls._from_entries(*entries, f"column {value!r}", duplicates, non_finite)
+        return cls._from_entries(*entries, f"column {value!r}", ValueRules(duplicates, non_finite))
 
     @classmethod
     def from_arrays(
@@ -179,7 +182,7 @@ class Panel(PanelLike):
         array([10, 20])
         """
         entries = encode_entries((rows, columns, values), ("rows", "columns", "values"))
-        return cls._from_entries(*entries, "the array of values", duplicates, non_finite)
+        return cls._from_entries(*entries, "the array of values", ValueRules(duplicates, non_finite))
 
     @classmethod
     def from_sparse(
@@ -193,13 +196,13 @@ class Panel(PanelLike):
         >>> Panel.from_sparse(sp.csr_array(([4.0, 0.0], ([0, 1], [2, 0])), shape=(2, 3)))
         Panel(2 rows × 3 columns, 2 entries)
         """
-        ValueRules(duplicates, non_finite)  # refuses what is not an option
+        rules = ValueRules(duplicates, non_finite)
         _, d = check_shape(*matrix.shape)
         if matrix.format == "csr" and matrix.has_canonical_format:  # sorted and without duplicates
             values = as_float(matrix.data, "the matrix")
             if np.isfinite(values).all():
                 return cls(matrix.indptr, matrix.indices, values, d)
-        return cls._from_entries(*sparse_entries(matrix), "the matrix", duplicates, non_finite)
+        return cls._from_entries(*sparse_entries(matrix), "the matrix", rules)
 
     @classmethod
     def from_dense(cls, matrix: Any, *, non_finite: NonFinite = "refuse") -> Panel:
@@ -213,10 +216,9 @@ class Panel(PanelLike):
         """
         names = column_names(matrix)
         if names is not None and is_long(names):
-            listed = ", ".join(map(repr, names))
             warnings.warn(
-                f"the table has the columns {listed}, each of which is taken as a column of the panel; if its lines "
-                "are single entries, use Panel.from_table(table, row=…, column=…, value=…)",
+                f"the table has the columns {', '.join(map(repr, names))}, each of which is taken as a column of the "
+                "panel; if its lines are single entries, use Panel.from_table(table, row=…, column=…, value=…)",
                 stacklevel=2,
             )
         matrix, row_ids, column_ids = (matrix, None, None) if names is None else wide_table(matrix, names)
@@ -225,30 +227,15 @@ class Panel(PanelLike):
         observed = ~np.isnan(matrix)
         rows, columns = np.nonzero(observed)
         codes = (row_ids, rows, n), (column_ids, columns, d)
-        return cls._from_entries(*codes, matrix[observed], "the array", non_finite=non_finite)
+        return cls._from_entries(*codes, matrix[observed], "the array", ValueRules(non_finite=non_finite))
 
     @classmethod
-    def _from_entries(
-        cls,
-        rows: Coded,
-        columns: Coded,
-        values: Array,
-        where: str,
-        duplicates: Duplicates = "refuse",
-        non_finite: NonFinite = "refuse",
-    ) -> Panel:
-        compressed = compress(rows, columns, values, where, ValueRules(duplicates, non_finite))
+    def _from_entries(cls, rows: Coded, columns: Coded, values: Array, where: str, rules: ValueRules) -> Panel:
+        """From entries in any order; ``where`` names their values in messages."""
+        compressed, repeats = merge_entries(rows, columns, values, where, rules)
+        if repeats and rules.duplicates == "refuse":
+            raise repeats.refusal()
         return cls(*compressed, columns[2], row_ids=rows[0], column_ids=columns[0])
-
-    @property
-    def n_entries(self) -> int:
-        """How many entries were observed."""
-        return len(self.values)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the values."""
-        return np.dtype(self.values.dtype)
 
     @property
     def row_counts(self) -> Array:
@@ -280,11 +267,7 @@ class Panel(PanelLike):
 
     def at(self, place: object | None) -> Panel:
         """The same panel with its passes at a place; with None, on this machine's processor."""
-        if place is self.place:
-            return self
-        panel = self._copied()
-        panel.place = place
-        return panel
+        return self if place is self.place else self._copied(place=place)
 
     def total(self, task: Callable[[Panel], Any], add: Callable[[Any, Any], Any] = add) -> Any:
         """What ``task`` makes of all rows.
@@ -300,13 +283,9 @@ class Panel(PanelLike):
         """What ``task`` makes of all rows, which are one shard."""
         yield 0, self.n_rows, task(self, *given(0, self.n_rows))
 
-    def each(self, task: Callable[[Panel], Panel]) -> Panel:
-        """As many rows, made of these by ``task``."""
-        return task(self)
-
-    def each_drawing(self, task: Callable[[Panel, Draw], Panel], draw: Draw) -> Panel:
-        """Like :meth:`each`, with a source of random bytes."""
-        return task(self, draw)
+    def each(self, task: Callable[..., Panel], draw: Draw | None = None) -> Panel:
+        """As many rows, made of these by ``task``; with a source of random bytes if one is given."""
+        return task(self) if draw is None else task(self, draw)
 
     def centred(self, means: Array) -> Panel:
         """The same panel with a number taken off each column's values.
@@ -315,10 +294,10 @@ class Panel(PanelLike):
         array([[-1., nan],
                [ 1.,  0.]])
         """
-        panel = self._copied()
+        values = frozen(self.values - means[self.columns])
+        panel = self._copied(values=values, dtype=np.dtype(values.dtype))
         for name in ("by_column", "place", "packed"):  # what holds the values as they were
             panel.__dict__.pop(name, None)
-        panel.values = frozen(self.values - means[self.columns])
         return panel
 
     def take_rows(self, rows: Any) -> Panel:
@@ -335,15 +314,8 @@ class Panel(PanelLike):
         counts = self.indptr[rows + 1] - self.indptr[rows]
         indptr = np.concatenate([[0], np.cumsum(counts)])
         entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
-        return Panel(
-            indptr,
-            self.columns[entries],
-            self.values[entries],
-            self.n_columns,
-            row_ids=None if self.given_row_ids is None else self.given_row_ids[rows],
-            column_ids=self.given_column_ids,
-            row_weights=self.row_weights[rows],
-        )
+        compressed = indptr, self.columns[entries], self.values[entries]
+        return Panel(*compressed, self.n_columns, **self._ids_and_weights(rows))
 
     def take_columns(self, chosen: Array) -> Panel:
         """All rows over some columns: their positions, ascending.
@@ -356,13 +328,8 @@ class Panel(PanelLike):
         position[chosen] = np.arange(len(chosen))
         columns = position[self.columns]
         kept = np.flatnonzero(columns >= 0)
-        return Panel(
-            np.searchsorted(kept, self.indptr),
-            columns[kept],
-            self.values[kept],
-            len(chosen),
-            row_weights=self.row_weights,
-        )
+        indptr = np.searchsorted(kept, self.indptr)
+        return Panel(indptr, columns[kept], self.values[kept], len(chosen), row_weights=self.row_weights)
 
     def align_columns(self, column_ids: Any, *, unknown: Literal["refuse", "drop"] = "refuse") -> Panel:
         """The same rows over another panel's columns, matched by id.
@@ -381,7 +348,7 @@ class Panel(PanelLike):
                 f"the column ids of the panel are {id_kind(self.column_ids)}, "
                 f"those of the model are {id_kind(column_ids)}: they cannot be matched"
             )
-        position, known = find_ids(column_ids, self.column_ids)
+        position, known = IdIndex(column_ids).find(self.column_ids)
         known |= self.column_counts == 0
         if unknown == "refuse" and not known.all():
             strangers = self.column_ids[~known]
@@ -391,14 +358,11 @@ class Panel(PanelLike):
                 option="unknown",
                 expected=["drop"],
             )
-        columns = position[self.columns]
-        kept = columns >= 0
-        panel = Panel._from_entries(
-            (self.given_row_ids, self.entry_rows[kept], self.n_rows),
-            (column_ids, columns[kept], len(column_ids)),
-            self.values[kept],
-            "the panel",
-        )
+        codes = position[self.columns]
+        kept = codes >= 0
+        rows = self.given_row_ids, self.entry_rows[kept], self.n_rows
+        columns = column_ids, codes[kept], len(column_ids)
+        panel = Panel._from_entries(rows, columns, self.values[kept], "the panel", ValueRules())
         return panel.with_row_weights(self.row_weights)
 
 
@@ -424,8 +388,7 @@ def as_panel(
     Panel(2 rows × 1 column, 2 entries)
     """
     ValueRules(duplicates, non_finite)  # refuses what is not an option
-    named = [name for name in (row, column, value) if name is not None]
-    if named:
+    if (row, column, value) != (None, None, None):
         if row is None or column is None or value is None:
             raise InputError("name all three of row, column and value, or none of them for a dense table")
         return Panel.from_table(data, row=row, column=column, value=value, duplicates=duplicates, non_finite=non_finite)

@@ -43,20 +43,12 @@ class PanelLike(ABC):
 
     n_rows: int
     n_columns: int
+    n_entries: int  # how many were observed
+    dtype: np.dtype[Any]  # of the values
     row_weights: Array
     given_row_ids: Any  # None where none were given; an array, or what fetches those at some positions
     given_column_ids: Array | None
     place: object | None = None
-
-    @property
-    @abstractmethod
-    def n_entries(self) -> int:
-        """How many entries were observed."""
-
-    @property
-    @abstractmethod
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the values."""
 
     @property
     @abstractmethod
@@ -77,12 +69,8 @@ class PanelLike(ABC):
         """
 
     @abstractmethod
-    def each(self, task: Callable[[Panel], Panel]) -> PanelLike:
-        """As many rows, made of these by ``task``, which looks at one row at a time."""
-
-    @abstractmethod
-    def each_drawing(self, task: Callable[[Panel, Draw], Panel], draw: Draw) -> PanelLike:
-        """Like :meth:`each`, with a source of random bytes."""
+    def each(self, task: Callable[..., Panel], draw: Draw | None = None) -> PanelLike:
+        """As many rows, made of these by ``task``, which looks at one row at a time; with random bytes if given."""
 
     @abstractmethod
     def to_panel(self) -> Panel:
@@ -184,16 +172,19 @@ class PanelLike(ABC):
         """Entries in each column."""
         return frozen(self.total(_column_counts))
 
+    def _ids_and_weights(self, rows: Array) -> dict[str, Any]:
+        """What a panel of some rows is made with beside their entries."""
+        row_ids = None if self.given_row_ids is None else self.given_row_ids[rows]
+        return {"row_ids": row_ids, "column_ids": self.given_column_ids, "row_weights": self.row_weights[rows]}
+
     def with_row_weights(self, weights: Any) -> Self:
         """The same panel with other row weights, in the order of ``row_ids``."""
-        panel = self._copied()
-        panel.row_weights = frozen(check_weights(weights, self.n_rows))
-        return panel
+        return self._copied(row_weights=frozen(check_weights(weights, self.n_rows)))
 
-    def _copied(self) -> Self:
-        """A panel that shares all arrays with this one, and what was computed of them."""
+    def _copied(self, **changed: Any) -> Self:
+        """A panel that shares all arrays with this one but what is changed, and what was computed of them."""
         panel = object.__new__(type(self))
-        panel.__dict__.update(self.__dict__)
+        panel.__dict__.update(self.__dict__ | changed)
         return panel
 
     def to_sparse(self) -> sp.csr_array:

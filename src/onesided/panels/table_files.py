@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onesided.errors import EXPECTED, InputError, counted
-from onesided.panels.text_format import Layout, first_line, null_where_empty, settle_ids, text_blocks
+from onesided.errors import EXPECTED, InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,16 +30,12 @@ _USUAL_NAMES = {
     "business businessid artist artistid song songid anime animeid joke jokeid question questionid",
     "value": "value rating score stars overall answer response bookrating",
 }
-_MOST_FIELDS = 4  # of a line without header: row, column, value and, often, a time
+MOST_FIELDS = 4  # of a line without header: row, column, value and, often, a time
 
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The names of a long table's columns; those that are None are recognised by a usual name (userId, item, ...).
-
-    >>> TableColumns(value="stars")
-    TableColumns(row=None, column=None, value='stars')
-    """
+    """The names of a long table's columns; those that are None are recognised by a usual name (userId, item, ...)."""
 
     row: str | None = None
     column: str | None = None
@@ -55,11 +49,6 @@ class TableStream:
     The names are those of the file, or "row", "column" and "value" where it has no header; ``value`` is None
     where only positions were asked for. Ids are int64 or string, values float64; an empty field is null, and
     so is a value written as NA, N/A, NULL, null or None, which may be ids.
-
-    >>> import pyarrow as pa
-    >>> entries = pa.table({"user": [1, 2], "movie": [5, 5]})
-    >>> TableStream(entries.to_reader(), "user", "movie").reader.schema.names
-    ['user', 'movie']
     """
 
     reader: pa.RecordBatchReader
@@ -75,6 +64,7 @@ def open_table(
     column: str | None = None,
     value: str | None = None,
     values: bool = True,
+    whole: bool = True,
     progress: Progress | None = None,
 ) -> TableStream:
     """Open the long table at ``path``.
@@ -93,49 +83,34 @@ def open_table(
     into memory, never the text itself, before this function returns; ``reader`` lets go of what it hands on. Parquet
     is read as it is consumed.
 
+    ``whole=False`` holds no more of text than a few batches at a time. Its ids are therefore strings, as they are
+    written: what has seen them all can say, with ``plain_integers``, whether the whole file wrote integers. What is
+    wrong in a line of text is raised when that line is reached.
+
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "ratings.csv")
     ...     _ = path.write_text("userId,movieId,rating,timestamp\\n7,031,2.5,1260759144\\n8,31,4,1260759179")
-    ...     stream = open_table(path)
+    ...     stream, batches = open_table(path), list(open_table(path, whole=False).reader)
     >>> stream.row, stream.column, stream.value
     ('userId', 'movieId', 'rating')
     >>> stream.reader.read_all().to_pydict()
     {'userId': [7, 8], 'movieId': ['031', '31'], 'rating': [2.5, 4.0]}
+    >>> batches[0].to_pydict()
+    {'userId': ['7', '8'], 'movieId': ['031', '31'], 'rating': [2.5, 4.0]}
     """
     path = Path(path)
     roles: Roles = {"row": row, "column": column} | ({"value": value} if values else {})
-    names, reader = (_open_parquet if _is_parquet(path) else _open_text)(path, roles, progress)
+    if is_parquet(path):
+        names, reader = _open_parquet(path, roles, progress)
+    else:
+        from onesided.panels.text_format import open_text, stream_text  # which import pyarrow
+
+        names, reader = (open_text if whole else stream_text)(path, roles, progress)
     return TableStream(reader, *names)
 
 
-def stream_table(
-    path: str | PathLike[str],
-    *,
-    row: str | None = None,
-    column: str | None = None,
-    value: str | None = None,
-    progress: Progress | None = None,
-) -> TableStream:
-    """Open the long table at ``path`` as ``open_table`` does, yet hold no more of it than a few batches at a time.
-
-    Ids of text are therefore strings, as they are written: what has seen them all can say, with ``plain_integers``,
-    whether the whole file wrote integers. What is wrong in a line of text is raised when that line is reached.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "ratings.csv")
-    ...     _ = path.write_text("userId,movieId,rating\\n7,031,2.5\\n8,31,4")
-    ...     [batch.to_pydict() for batch in stream_table(path).reader]
-    [{'userId': ['7', '8'], 'movieId': ['031', '31'], 'rating': [2.5, 4.0]}]
-    """
-    path = Path(path)
-    roles: Roles = {"row": row, "column": column, "value": value}
-    names, reader = (_open_parquet if _is_parquet(path) else _stream_text)(path, roles, progress)
-    return TableStream(reader, *names)
-
-
-def _is_parquet(path: Path) -> bool:
+def is_parquet(path: Path) -> bool:
     """Whether the file is Parquet, by its first bytes; refuse what is neither that nor text."""
     if not path.is_file():
         raise InputError(f"{path} is not a file; give the path of a text or Parquet file of entries")
@@ -154,7 +129,7 @@ def is_long(names: Sequence[Any]) -> bool:
     """
     plain = [_plain(str(name)) for name in names]
     matches = [sum(name in usual.split() for name in plain) for usual in _USUAL_NAMES.values()]
-    return len(plain) <= _MOST_FIELDS and min(matches) > 0
+    return len(plain) <= MOST_FIELDS and min(matches) > 0
 
 
 def _plain(name: str) -> str:
@@ -233,66 +208,3 @@ def _parquet_type(path: Path, field: pa.Field, role: str) -> pa.DataType:
     if types.is_string(kind) or types.is_large_string(kind):
         return string()
     raise InputError(f"column {field.name!r} of {path} holds {kind}; ids must be integers or text: cast it")
-
-
-def _open_text(path: Path, roles: Roles, progress: Progress | None) -> tuple[list[str], Any]:
-    import pyarrow as pa
-
-    layout = _layout(path, roles)
-    with ThreadPoolExecutor(1) as pool:  # settles the ids of a block while the next is read
-        settled = list(pool.map(settle_ids, text_blocks(path, layout, progress)))
-    # Ids that were integers so far are printed as they were written.
-    types = [
-        pa.string() if any(block.schema.types[k] == pa.string() for block in settled) else kind
-        for k, kind in enumerate((pa.int64(), pa.int64(), pa.float64())[: len(layout.names)])
-    ]
-    schema = pa.schema(list(zip(layout.names, types, strict=True)))
-    settled.reverse()
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        while settled:  # nothing is kept of what was handed on
-            yield settled.pop().cast(schema)
-
-    return layout.names, pa.RecordBatchReader.from_batches(schema, batches())
-
-
-def _stream_text(path: Path, roles: Roles, progress: Progress | None) -> tuple[list[str], Any]:
-    import pyarrow as pa
-
-    layout = _layout(path, roles)
-    schema = pa.schema(layout.types)
-    blocks = text_blocks(path, layout, progress)
-    batches = (
-        pa.record_batch([*map(null_where_empty, block.columns[:2]), *block.columns[2:]], schema) for block in blocks
-    )
-    return layout.names, pa.RecordBatchReader.from_batches(schema, batches)
-
-
-def _layout(path: Path, roles: Roles) -> Layout:
-    dialect, fields = first_line(path)
-    if any(roles.values()) or not _is_number(fields[:3][-1]):
-        return Layout(dialect, None, choose_columns(path, fields, roles))
-    _check_fields(path, len(fields), roles)
-    names = list(roles)
-    return Layout(dialect, names + [f"field {k + 1}" for k in range(len(names), len(fields))], names)
-
-
-def _check_fields(path: Path, fields: int, roles: Roles) -> None:
-    """Refuse a file without header whose lines cannot be entries."""
-    where, expected = f"{path} has no header and {fields} fields in its first line", ", ".join(roles)
-    if fields < len(roles):
-        raise InputError(f"{where}; expected {expected}")
-    if fields > _MOST_FIELDS:
-        dense = ", or, if it is a dense matrix with one row per line, read it in Python with Panel.from_dense()"
-        raise InputError(
-            f"{where}; expected {expected} and at most {counted(_MOST_FIELDS - len(roles), 'other')}. "
-            f"Add a header line that names them{dense if 'value' in roles else ''}"
-        )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

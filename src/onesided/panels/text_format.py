@@ -1,8 +1,7 @@
 """Text files of long tables: separators and headers, compression, and pyarrow's failures in plain words.
 
 A text file is UTF-8, plain or compressed with gzip or xz. What it is, is read from its first bytes and its first line,
-not from its name. Its separator is the first of ``::``, tab, ``;`` and ``,`` that occurs in the first line; fields may
-be quoted, except between ``::``.
+not from its name; :func:`onesided.panels.table_files.open_table` says how.
 """
 
 from __future__ import annotations
@@ -11,21 +10,22 @@ import io
 import lzma
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import compute as pc
+from pyarrow import csv
 
 from onesided.arrays import Array
-from onesided.errors import EXPECTED, InputError
+from onesided.errors import EXPECTED, InputError, counted
 from onesided.kernels.integers import read_integers
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
+from onesided.panels.table_files import MOST_FIELDS, Progress, Roles, choose_columns
 
 _SEPARATORS = ("::", "\t", ";", ",")
 _MISSING = ("", "NA", "N/A", "NULL", "null", "None")  # as values; pyarrow itself reads nan as a number
@@ -44,14 +44,10 @@ class Layout:
     @property
     def types(self) -> dict[str, pa.DataType]:
         """In which each is read: ids as strings, values as float64."""
-        import pyarrow as pa
-
         return dict(zip(self.names, (pa.string(), pa.string(), pa.float64()), strict=False))
 
     def options(self) -> tuple[Any, Any, Any]:
         """What pyarrow is told: how to read, to parse and to convert."""
-        from pyarrow import csv
-
         # Only without threads does pyarrow tell the line of an error; reading block after block gains nothing by them.
         reading = csv.ReadOptions(column_names=self.header, block_size=_BLOCK_BYTES, use_threads=False)
         # No string is null, as "NA" may be an id; empty ids are found later.
@@ -60,24 +56,80 @@ class Layout:
         )
         return reading, self.dialect, converting
 
-    def source(self, stream: Any) -> Any:
-        """The stream as pyarrow can split it."""
-        return Narrowed(stream) if self.dialect.delimiter == _NARROW else stream
+
+def open_text(path: Path, roles: Roles, progress: Progress | None) -> tuple[list[str], Any]:
+    """Names of the columns, and a reader of their batches; ids are int64 if the whole file writes plain integers."""
+    layout = _layout(path, roles)
+    with ThreadPoolExecutor(1) as pool:  # settles the ids of a block while the next is read
+        settled = list(pool.map(settle_ids, text_blocks(path, layout, progress)))
+    # Ids that were integers so far are printed as they were written.
+    types = [
+        pa.string() if any(block.schema.types[k] == pa.string() for block in settled) else kind
+        for k, kind in enumerate((pa.int64(), pa.int64(), pa.float64())[: len(layout.names)])
+    ]
+    schema = pa.schema(list(zip(layout.names, types, strict=True)))
+    settled.reverse()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        while settled:  # nothing is kept of what was handed on
+            yield settled.pop().cast(schema)
+
+    return layout.names, pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def text_blocks(path: Path, layout: Layout, progress: Callable[[int, int], object] | None) -> Iterator[pa.RecordBatch]:
+def stream_text(path: Path, roles: Roles, progress: Progress | None) -> tuple[list[str], Any]:
+    """The same, some blocks at a time; ids are strings, as they are written."""
+    layout = _layout(path, roles)
+    schema = pa.schema(layout.types)
+    batches = (
+        pa.record_batch([*map(null_where_empty, block.columns[:2]), *block.columns[2:]], schema)
+        for block in text_blocks(path, layout, progress)
+    )
+    return layout.names, pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def _layout(path: Path, roles: Roles) -> Layout:
+    dialect, fields = first_line(path)
+    if any(roles.values()) or not _is_number(fields[:3][-1]):
+        return Layout(dialect, None, choose_columns(path, fields, roles))
+    _check_fields(path, len(fields), roles)
+    names = list(roles)
+    return Layout(dialect, names + [f"field {k + 1}" for k in range(len(names), len(fields))], names)
+
+
+def _check_fields(path: Path, fields: int, roles: Roles) -> None:
+    """Refuse a file without header whose lines cannot be entries."""
+    where, expected = f"{path} has no header and {fields} fields in its first line", ", ".join(roles)
+    if fields < len(roles):
+        raise InputError(f"{where}; expected {expected}")
+    if fields > MOST_FIELDS:
+        dense = ", or, if it is a dense matrix with one row per line, read it in Python with Panel.from_dense()"
+        raise InputError(
+            f"{where}; expected {expected} and at most {counted(MOST_FIELDS - len(roles), 'other')}. "
+            f"Add a header line that names them{dense if 'value' in roles else ''}"
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def text_blocks(path: Path, layout: Layout, progress: Progress | None) -> Iterator[pa.RecordBatch]:
     """The columns wanted as they are read: ids as strings, an empty one as such, and values as float64."""
-    import pyarrow as pa
-    from pyarrow import csv
-
     lines, size = 0, path.stat().st_size
     try:
-        with _opened(path) as (raw, stream), csv.open_csv(layout.source(stream), *layout.options()) as blocks:
-            for block in blocks:
-                lines += block.num_rows
-                yield block
-                if progress:
-                    progress(raw.tell(), size)
+        with _opened(path) as (raw, stream):
+            source = Narrowed(stream) if layout.dialect.delimiter == _NARROW else stream
+            with csv.open_csv(source, *layout.options()) as blocks:
+                for block in blocks:
+                    lines += block.num_rows
+                    yield block
+                    if progress:
+                        progress(raw.tell(), size)
     except pa.ArrowInvalid as error:
         raise _explained(path, layout.names, str(error)) from error
     if not lines:
@@ -88,9 +140,6 @@ def text_blocks(path: Path, layout: Layout, progress: Callable[[int, int], objec
 
 def first_line(path: Path) -> tuple[Any, list[str]]:
     """How the lines of a text file are parsed, and the fields of its first line."""
-    import pyarrow as pa
-    from pyarrow import csv
-
     with _opened(path) as (_, stream):
         head = stream.read(_BLOCK_BYTES)
     if head.startswith(b"PK\3\4"):  # and not a header that begins with these letters
@@ -122,8 +171,6 @@ def first_line(path: Path) -> tuple[Any, list[str]]:
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
     """The file as it lies on the disk, and the stream of its text: the same unless it is compressed."""
-    import pyarrow as pa
-
     with pa.OSFile(str(path)) as raw:
         stream = _decompressed(raw)
         try:
@@ -135,15 +182,11 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
 
 
 def _decompressed(raw: Any) -> Any:
-    import pyarrow as pa
-
     magic = raw.read(6)
     raw.seek(0)
     if magic.startswith(b"\x1f\x8b"):
         return pa.CompressedInputStream(raw, "gzip")
-    if magic == b"\xfd7zXZ\0":
-        return lzma.LZMAFile(raw)
-    return raw
+    return lzma.LZMAFile(raw) if magic == b"\xfd7zXZ\0" else raw
 
 
 def _native(text: bytes) -> Any:
@@ -152,8 +195,6 @@ def _native(text: bytes) -> Any:
     A thread of pyarrow may be the last to let go of what it read, after the table was returned. If that were an
     object of Python's, and the interpreter about to end, the process would abort.
     """
-    import pyarrow as pa
-
     memory = pa.BufferOutputStream()
     memory.write(text)
     return pa.BufferReader(memory.getvalue())
@@ -211,15 +252,12 @@ def plain_integers(ids: pa.Array | pa.ChunkedArray) -> bool:
     >>> plain_integers(pa.array(["7", None, "-31"])), plain_integers(pa.array(["7", "031"]))
     (True, False)
     """
-    chunks = ids.chunks if hasattr(ids, "chunks") else [ids]
-    present = [chunk.drop_null() for chunk in chunks]
+    present = [chunk.drop_null() for chunk in (ids.chunks if hasattr(ids, "chunks") else [ids])]
     return not any(_any_empty(chunk) or _integers(chunk) is None for chunk in present)
 
 
 def settle_ids(block: pa.RecordBatch) -> pa.RecordBatch:
     """A block with its ids as int64 if each is written as that number is printed, else as text; empty ones are null."""
-    import pyarrow as pa
-
     ids = []
     for text in block.columns[:2]:
         numbers = _integers(text)
@@ -229,8 +267,6 @@ def settle_ids(block: pa.RecordBatch) -> pa.RecordBatch:
 
 def _integers(text: pa.Array) -> pa.Array | None:
     """Strings as int64, the empty ones null, if each is written as its number is printed; otherwise None."""
-    import pyarrow as pa
-
     numbers = np.empty(len(text), dtype=np.int64)
     starts, characters = _layout_of_strings(text)
     if not read_integers(starts, characters, numbers):
@@ -239,9 +275,6 @@ def _integers(text: pa.Array) -> pa.Array | None:
 
 
 def null_where_empty(text: pa.Array) -> pa.Array:
-    import pyarrow as pa
-    from pyarrow import compute as pc
-
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text) if _any_empty(text) else text
 
 

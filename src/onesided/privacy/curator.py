@@ -110,7 +110,7 @@ class Curator:
     @classmethod
     def of(cls, panel: PanelLike, privacy: Privacy, draw: Draw = os.urandom) -> Curator:
         """The curator of an admitted panel: of long rows k entries are drawn, values are scaled and rounded."""
-        return cls(panel.each_drawing(partial(_held, privacy=privacy), draw), privacy, draw)
+        return cls(panel.each(partial(_held, privacy=privacy), draw), privacy, draw)
 
     def ask(self, what: str, question: Question, *, length: float, opposed: bool, share: float, unit: float) -> Array:
         """The answer to a question, with noise worth ``share`` of μ².
@@ -126,7 +126,7 @@ class Curator:
     def noised(self, what: str, *, length: float) -> PanelLike:
         """The rows with noise on every value, for all of μ²; ``length`` is that of a row's values at most, as above."""
         deviation = self._charged(what, self.rows.n_entries, length, False, 1.0)
-        return self.rows.each_drawing(partial(_noised, deviation=deviation, factor=self.noise), self.draw)
+        return self.rows.each(partial(_noised, deviation=deviation, factor=self.noise), self.draw)
 
     def _charged(self, what: str, size: int, length: float, opposed: bool, share: float) -> float:
         """The deviation of the noise on an answer, which is put down in the account."""

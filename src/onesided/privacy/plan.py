@@ -32,7 +32,7 @@ import numpy as np
 
 from onesided.arrays import Array
 from onesided.errors import EXPECTED, InputError, check_choice, counted, examples
-from onesided.panels.ids import as_ids, find_ids, id_kind
+from onesided.panels.ids import IdIndex, as_ids, id_kind
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
 from onesided.privacy.accounting import DELTAS, EPSILONS, gaussian_mu
@@ -206,7 +206,7 @@ class Privacy:
                 f"the plan lists {id_kind(listed)} as column ids, and the rows have {id_kind(panel.column_ids)}: they "
                 "cannot be matched; list them as they are in the rows"
             )
-        known = find_ids(listed, panel.column_ids)[1] | (panel.column_counts == 0)
+        known = IdIndex(listed).find(panel.column_ids)[1] | (panel.column_counts == 0)
         if not known.all():
             strangers = panel.column_ids[~known]
             raise InputError(

@@ -63,9 +63,8 @@ class Work:
                 rest: State = json.loads(file.metadata()["rest"])
                 return arrays | rest
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-            folder = self._path.parent
-            message = f"{self._file(kind)} is damaged ({error}); remove the folder {folder} to begin anew"
-            raise InputError(message) from error
+            remedy = f"remove the folder {self._path.parent} to begin anew"
+            raise InputError(f"{self._file(kind)} is damaged ({error}); {remedy}") from error
 
     def save(self, kind: str, state: State) -> None:
         """Keep the state, in place of the one kept before."""
@@ -155,22 +154,22 @@ class Checkpoint:
         assert self._folder is not None
         path = self._folder / IDENTITY
         temporary = path.with_suffix(UNFINISHED)  # may be left of a kill
+        before = identity
         try:
             self._folder.mkdir(exist_ok=True)
-            begun = path.exists()
-            foreign = not begun and any(other != temporary for other in self._folder.iterdir())
-            if not begun and not foreign:
+            if path.exists():
+                before = json.loads(path.read_text())
+            elif any(other != temporary for other in self._folder.iterdir()):
+                raise InputError(f"{self._folder} holds other files than a checkpoint's; name a new folder")
+            else:
                 temporary.write_text(json.dumps(identity, indent=1))
                 os.replace(temporary, path)
-            before = json.loads(path.read_text()) if begun else identity
         except FileExistsError:
             raise InputError(f"{self._folder} is a file; name a folder for the checkpoint") from None
         except OSError as error:
             raise InputError(f"cannot write the checkpoint {self._folder}: {error.strerror}") from error
-        except ValueError as error:
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{path} is damaged ({error}); remove the folder to begin anew") from error
-        if foreign:
-            raise InputError(f"{self._folder} holds other files than a checkpoint's; name a new folder")
         for name, now in identity.items():
             if before.get(name) != now:
                 raise InputError(

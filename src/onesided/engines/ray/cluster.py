@@ -85,7 +85,9 @@ class Cluster:
 
     def look(self) -> None:
         """See which nodes there are."""
-        self.nodes = sorted(_nodes(), key=lambda node: (node.id != self.here, node.id))
+        alive = [(node["NodeID"], node["Resources"]) for node in ray.nodes() if node["Alive"]]
+        nodes = [Node(id_, int(has.get("CPU", 0)), int(has.get("GPU", 0))) for id_, has in alive]
+        self.nodes = sorted(nodes, key=lambda node: (node.id != self.here, node.id))
         # As many for a task as the smallest node has; results do not depend on it.
         self.threads = min((node.cpus for node in self.nodes if node.cpus > 0), default=1)
         self._looked = time.monotonic()
@@ -97,14 +99,13 @@ class Cluster:
         """
         if device not in ("cpu", "cuda", "auto"):
             raise InputError(f"device={device!r}: on a cluster 'cuda' is all of its GPUs; pass that, 'auto' or 'cpu'")
-        if device != "cpu":
-            with_gpu = [Slot(node.id, k) for node in self.nodes for k in range(node.gpus)]
-            if with_gpu:
-                return with_gpu
-            if device != "auto":
-                raise InputError(
-                    f"device={device!r}: no node of the Ray cluster has a GPU to offer (num_gpus); pass device='cpu'"
-                )
+        gpus = [Slot(node.id, k) for node in self.nodes for k in range(node.gpus)]
+        if gpus and device != "cpu":
+            return gpus
+        if device == "cuda":
+            raise InputError(
+                "device='cuda': no node of the Ray cluster has a GPU to offer (num_gpus); pass device='cpu'"
+            )
         slots = [Slot(node.id) for node in self.nodes for _ in range(node.cpus // self.threads)]
         if not slots:
             raise InputError(
@@ -157,10 +158,11 @@ class Cluster:
 
     def held(self, slot: Slot, *arguments: Any) -> Ref:
         """Have the actor of a GPU do a task with rows that it keeps."""
-        from onesided.engines.ray.gpu_actors import holder
+        from onesided.engines.ray.gpu_actors import Holder
 
         if slot not in self._holders:
-            self._holders[slot] = holder(slot.node, self.gpu)
+            there = NodeAffinitySchedulingStrategy(slot.node, soft=False)
+            self._holders[slot] = Holder.options(scheduling_strategy=there).remote(self.gpu)  # type: ignore[attr-defined]
         return self._holders[slot].run.remote(*arguments)
 
     def forget(self, shards: Iterable[Any]) -> None:
@@ -288,24 +290,19 @@ def fetched(results: Any) -> Any:
     """Results of tasks; what a task refused is raised as if it had been refused here."""
     try:
         return ray.get(results)
-    except RayTaskError as error:
+    except (RayTaskError, ObjectLostError) as error:
         cause: Any = error
         while isinstance(cause, RayTaskError):
             cause = cause.cause
         if isinstance(cause, InputError):
             raise copy(cause) from None
         if isinstance(cause, ObjectLostError):
-            raise _lost(cause) from error
+            reason = f"{type(cause).__name__}: {str(cause).splitlines()[0]}"
+            raise InputError(
+                f"the cluster lost rows and could not make them again ({reason}); see that what the panel was made of "
+                "can still be read, and fit again"
+            ) from error
         raise
-    except ObjectLostError as error:
-        raise _lost(error) from error
-
-
-def _lost(error: Exception) -> InputError:
-    return InputError(
-        f"the cluster lost rows and could not make them again ({type(error).__name__}: {str(error).splitlines()[0]}); "
-        "see that what the panel was made of can still be read, and fit again"
-    )
 
 
 def owned(result: Any) -> Any:
@@ -336,14 +333,6 @@ def _size(job: Any) -> float:
         return sum(map(_size, job))
     plain = job is None or isinstance(job, (bool, int, float, str, np.generic, BuiltinFunctionType))
     return 0 if plain or (isinstance(job, FunctionType) and job.__name__ in job.__globals__) else np.inf
-
-
-def _nodes() -> list[Node]:
-    return [
-        Node(node["NodeID"], int(node["Resources"].get("CPU", 0)), int(node["Resources"].get("GPU", 0)))
-        for node in ray.nodes()
-        if node["Alive"]
-    ]
 
 
 @ray.remote

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,36 +13,36 @@ from onesided.arrays import Array, host
 from onesided.engines.cpu import SAMPLED_ENTRIES, NumpyEngine, drawn_weights
 from onesided.engines.engine import Engine, engine_for, means_from
 from onesided.engines.ray.cluster import Add
-from onesided.engines.ray.shards import RayPlace
 from onesided.kernels import cpu
-from onesided.kernels.bundles import Columns, Sums
+from onesided.kernels.bundles import Sums
 from onesided.panels.panel import Panel
-from onesided.panels.panel_like import PanelLike
+
+if TYPE_CHECKING:
+    from onesided.engines.ray.panel import RayPanel
 
 
 class RayEngine(NumpyEngine):
-    """The engine of a panel whose rows lie on a cluster; factors are here."""
+    """The engine of a panel whose rows lie on a cluster; factors are here. What passes compute, ``Engine`` says."""
 
-    def __init__(self, place: RayPlace, panel: PanelLike, weights: Array) -> None:
-        self.device_key, self._place, self.panel, self.weights = place.shards.name, place, panel, weights
+    def __init__(self, panel: RayPanel) -> None:
+        self.device_key, self.panel = panel.shards.name, panel
         self.n_columns, self.dtype = panel.n_columns, panel.dtype
 
-    def _total(self, task: Callable[[Panel], Any], plus: Add) -> Any:
-        return self._place.total(self.panel, self.weights, task, plus)
+    def _summed(self, method: str, *arguments: Any, plus: Add | None = None) -> Any:
+        return self.panel.total(partial(_passed, method=method, arguments=arguments), plus or _plus)
 
-    def _summed(self, method: str, *arguments: Any) -> Any:
-        return self._total(partial(_passed, method=method, arguments=arguments), _plus)
+    def _of_shards(self, method: str, columns: Any) -> Iterator[Any]:
+        for _, _, result in self.panel.by_shards(partial(_passed, method=method, arguments=(columns,))):
+            yield result
 
     def largest_value(self) -> float:
-        """The largest magnitude among all entries."""
-        return float(self._total(partial(_passed, method="largest_value", arguments=()), max))
+        return float(self._summed("largest_value", plus=max))
 
     def column_means(self) -> Array:
         """From zero, in two passes."""
         return np.asarray(means_from(self, np.zeros(self.n_columns), passes=2))
 
     def column_sums(self, center: Array, scale: float) -> tuple[Array, Array]:
-        """Seven sums for each column, one after the other, and three over all rows."""
         sums, products = self._summed("column_sums", center, scale)
         return sums, products
 
@@ -54,54 +55,46 @@ class RayEngine(NumpyEngine):
         return loss, gradient
 
     def curvature(self, X: Array) -> Array:
-        """Σ_{u∋j} w A_u for every column j."""
         return np.asarray(self._summed("curvature", X))
 
     def gram_product(self, V: Array, center: Array, scale: float, effect: float) -> Array:
-        """Weighted sums of products, M̂ᵀ diag(w) M̂ − τ²N, applied to the columns of V."""
         return np.asarray(self._summed("gram_product", V, center, scale, effect))
 
     def drawn(self) -> tuple[Engine, float]:
         """Rows with about SAMPLED_ENTRIES entries, and their share of the weight of all pairs."""
-        weights, share = drawn_weights(self.panel, self.weights, SAMPLED_ENTRIES)
-        return (self, 1.0) if weights is None else (RayEngine(self._place, self.panel, weights), share)
+        weights, share = drawn_weights(self.panel, self.panel.row_weights, SAMPLED_ENTRIES)
+        return (self, 1.0) if weights is None else (RayEngine(self.panel.weighed(weights)), share)
 
     def linked_columns(self) -> Array:
-        """For each column, the smallest of those that chains of rows link it to."""
-        return np.asarray(self._total(partial(_passed, method="linked_columns", arguments=()), _linked))
+        return np.asarray(self._summed("linked_columns", plus=_linked))
 
-    def prepare_columns(
-        self,
-        mean: Array,
-        loadings: Array,
-        noise: Array,
-        spread: Array | None,
-        row_mean: Array | None = None,
-        row_covariance: Array | None = None,
-        unit: float = 1.0,
-        exact: bool = False,
-    ) -> Any:
+    def prepare_columns(self, *arguments: Any, **options: Any) -> Any:
         """The arguments as they are: each node prepares columns for its engine."""
-        rest = {"row_mean": row_mean, "row_covariance": row_covariance, "unit": unit, "exact": exact}
-        return (mean, loadings, noise, spread), rest
+        return _Unprepared(arguments, options)
 
     def posterior_sums(self, columns: Any) -> Sums:
-        """The columns' sufficient statistics, over rows of positive weight."""
-        return Sums(*self._total(partial(_posterior_sums, columns=columns), _plus))
+        return Sums(*self._summed("posterior_sums", columns))
 
     def row_posteriors(self, columns: Any) -> Iterator[Array]:
         """Halves of (S, z) of all rows, a shard at a time."""
-        for _, _, halves in self._place.by_shards(self.panel, self.weights, partial(_row_posteriors, columns=columns)):
-            yield from halves
+        return chain.from_iterable(self._of_shards("row_posteriors", columns))
 
     def leave_one_out(self, columns: Any) -> Array:
-        """For each row of positive weight, in order, five sums over its entries."""
-        shards = self._place.by_shards(self.panel, self.weights, partial(_leave_one_out, columns=columns))
-        return np.concatenate([scores for _, _, scores in shards])
+        return np.concatenate(list(self._of_shards("leave_one_out", columns)))
+
+
+class _Unprepared(NamedTuple):
+    """What :meth:`Engine.prepare_columns` is to be called with: columns first, four arrays, and the prior of rows."""
+
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
 
 
 def _there(engine: Engine, argument: Any) -> Any:
     """An argument of a pass where an engine works; arrays of the store are copied."""
+    if isinstance(argument, _Unprepared):
+        arrays, prior = argument.arguments[:4], argument.arguments[4:]
+        return engine.prepare_columns(*(_there(engine, array) for array in arrays), *prior, **argument.options)
     return engine.array(np.array(argument, dtype=np.float64)) if isinstance(argument, np.ndarray) else argument
 
 
@@ -112,28 +105,9 @@ def _passed(rows: Panel, method: str, arguments: tuple[Any, ...]) -> Any:
 
 
 def _brought(result: Any) -> Any:
+    if isinstance(result, Iterator):
+        return list(result)
     return result if isinstance(result, float) else np.ascontiguousarray(host(result))
-
-
-def _prepared(engine: Engine, columns: tuple[Any, ...]) -> Columns:
-    arrays, rest = columns
-    mean, loadings, noise, spread = (_there(engine, array) for array in arrays)
-    return engine.prepare_columns(mean, loadings, noise, spread, **rest)
-
-
-def _posterior_sums(rows: Panel, columns: tuple[Any, ...]) -> tuple[Array, ...]:
-    engine = engine_for(rows)
-    return tuple(map(_brought, engine.posterior_sums(_prepared(engine, columns))))
-
-
-def _row_posteriors(rows: Panel, columns: tuple[Any, ...]) -> list[Array]:
-    engine = engine_for(rows)
-    return list(engine.row_posteriors(_prepared(engine, columns)))
-
-
-def _leave_one_out(rows: Panel, columns: tuple[Any, ...]) -> Array:
-    engine = engine_for(rows)
-    return host(engine.leave_one_out(_prepared(engine, columns)))
 
 
 def _plus(first: Any, second: Any) -> Any:

@@ -10,20 +10,14 @@ from typing import Any
 
 import numpy as np
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from onesided.arrays import Array
-from onesided.engines.ray.shard_tasks import Rows, Shard
+from onesided.engines.ray.shard_tasks import Shard
+from onesided.panels.csr import Rows
 
 
-def holder(node: str, device: str) -> Any:
-    """An actor on a GPU of a node."""
-    there = NodeAffinitySchedulingStrategy(node, soft=False)
-    return _Holder.options(num_gpus=1, num_cpus=0, scheduling_strategy=there).remote(device)  # type: ignore[attr-defined]
-
-
-@ray.remote
-class _Holder:
+@ray.remote(num_gpus=1, num_cpus=0)
+class Holder:
     """Keeps shards on its GPU by their names, and row weights as long as they are in use."""
 
     def __init__(self, device: str) -> None:
@@ -42,11 +36,9 @@ class _Holder:
             self._weights[name] = shard.weights_name, np.ones(len(rows[0]) - 1) if weights is None else weights
         panel = shard.panel(rows, self._weights[name][1])
         with shard.naming_its_rows():
-            if name in self._places and self._places[name][0] != shard.gpu:
-                del self._places[name]  # made for another rank, or to add in another order
-            if name not in self._places:
-                place = GpuPlace(panel, torch.device(self._device), **shard.gpu._asdict())
-                self._places[name] = shard.gpu, place
+            if self._places.get(name, (None, None))[0] != shard.gpu:
+                self._places.pop(name, None)  # made for another rank, or to add in another order
+                self._places[name] = shard.gpu, GpuPlace(panel, torch.device(self._device), **shard.gpu._asdict())
             return task(panel.at(self._places[name][1]), *given)
 
     def forget(self, name: Any) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from hashlib import shake_256
 from operator import add
+from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -13,17 +14,9 @@ import ray
 
 from onesided.arrays import Array
 from onesided.engines.placement import DEFAULT_GPU_OPTIONS, GpuOptions
-from onesided.engines.ray.cluster import Add, Cluster, Ref
-from onesided.engines.ray.shard_tasks import (
-    Shard,
-    made_rows,
-    narrowed,
-    of_panel,
-    read_rows,
-    rows_between,
-    stacked,
-    taken,
-)
+from onesided.engines.ray import shard_tasks
+from onesided.engines.ray.cluster import Add, Cluster, Ref, Slot
+from onesided.engines.ray.shard_tasks import Shard
 from onesided.engines.ray.shards import RayPlace, Shards
 from onesided.engines.threads import cut
 from onesided.memory import check_room
@@ -62,32 +55,16 @@ class RayPanel(PanelLike):
         home: Panel | None = None,
         left_out: dict[str, int] | None = None,
     ) -> None:
-        self.place, self.home, self.left_out = RayPlace(shards, gpu), home, left_out or {}
-        self._dtype: np.dtype[Any] = np.dtype(dtype)
+        self.shards, self.place, self.home, self.left_out = shards, RayPlace(gpu), home, left_out or {}
         self._row_counts, self.n_rows, self.n_columns = row_counts, len(row_counts), n_columns
+        self.n_entries, self.dtype = int(row_counts.sum(dtype=np.int64)), np.dtype(dtype)
         self.given_row_ids, self.given_column_ids = row_ids, column_ids
         self.row_weights = np.broadcast_to(1.0, len(row_counts)) if row_weights is None else row_weights
-        self._entries = int(row_counts.sum(dtype=np.int64))
-
-    @property
-    def shards(self) -> Shards:
-        """Its rows on the cluster."""
-        return self.place.shards
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the values."""
-        return self._dtype
 
     @property
     def row_counts(self) -> Array:
         """Entries in each row."""
         return self._row_counts
-
-    @property
-    def n_entries(self) -> int:
-        """How many entries were observed."""
-        return self._entries
 
     @cached_property
     def _fetched(self) -> Panel:
@@ -100,18 +77,12 @@ class RayPanel(PanelLike):
         )
         indptr = np.concatenate([[0], np.cumsum(self.row_counts, dtype=np.int64)])
         columns, values = np.empty(self.n_entries, np.int32), np.empty(self.n_entries, self.dtype)
-        for first, last, shard in self.by_shards(of_panel):
+        for first, last, shard in self.by_shards(shard_tasks.of_panel):
             here = slice(indptr[first], indptr[last])
             columns[here], values[here] = shard[1:]
-        return Panel.from_checked(
-            indptr,
-            columns,
-            values,
-            self.n_columns,
-            row_ids=self.given_row_ids,
-            column_ids=self.given_column_ids,
-            row_weights=np.array(self.row_weights),
-        )
+        ids = {"row_ids": self.given_row_ids, "column_ids": self.given_column_ids}
+        weights = np.array(self.row_weights)
+        return Panel.from_checked(indptr, columns, values, self.n_columns, **ids, row_weights=weights)
 
     def to_panel(self) -> Panel:
         """The panel as it was before it came to the cluster; otherwise all entries are fetched, once."""
@@ -124,13 +95,15 @@ class RayPanel(PanelLike):
             panel.__dict__["_fetched"] = self._fetched.with_row_weights(panel.row_weights)
         return panel
 
+    def weighed(self, weights: Array) -> RayPanel:
+        """The same rows for passes with other weights, which are not checked."""
+        return self._copied(row_weights=weights)
+
     def with_gpu_options(self, gpu: GpuOptions) -> RayPanel:
         """The same panel, on the same shards, with other demands on GPUs; itself where they are the same or unused."""
         if gpu == self.place.gpu or not self.shards.on_gpus:
             return self
-        panel = self._copied()
-        panel.place = RayPlace(self.shards, gpu)
-        return panel
+        return self._copied(place=RayPlace(gpu))
 
     def at_home(self) -> PanelLike:
         """The panel as it was before it came to the cluster; itself where it was nowhere else."""
@@ -138,41 +111,62 @@ class RayPanel(PanelLike):
 
     def total(self, task: Callable[[Panel], Any], add: Add = add) -> Any:
         """What ``task`` makes of the rows, where that is a sum over them: the sum over shards."""
-        return self.place.total(self, self.row_weights, task, add)
+        shards, cluster = self.shards, self.shards.cluster
+        job, weights = cluster.shared(task), shards.weights(self.row_weights)
+
+        def attempt() -> Any:
+            slots = shards.slots()
+            results = [self._call(slot, k, weights[k], job) for k, slot in enumerate(slots)]
+            return cluster.added(results, [slot.node for slot in slots], [slot.node for slot in shards.planned], add)
+
+        began = perf_counter()
+        total = cluster.retrying(attempt)
+        cluster.worked += self.n_entries
+        cluster.seconds += perf_counter() - began
+        return total
 
     def by_shards(
         self, task: Callable[..., Any], given: Callable[[int, int], tuple[Any, ...]] = lambda first, last: ()
     ) -> Iterator[tuple[int, int, Any]]:
         """What ``task`` makes of the rows of each shard, in order."""
-        return self.place.by_shards(self, self.row_weights, task, given)
+        shards, cluster = self.shards, self.shards.cluster
+        job, weights = cluster.shared(task), shards.weights(self.row_weights)
 
-    def each(self, task: Callable[[Panel], Panel]) -> RayPanel:
-        """As many rows, made of these by ``task``; they stay on the cluster."""
-        return self._made(task, lambda: ())
+        def call(k: int) -> Ref:
+            return self._call(shards.slots()[k], k, weights[k], job, *given(*shards.edges[k]))
 
-    def each_drawing(self, task: Callable[[Panel, Draw], Panel], draw: Draw) -> RayPanel:
-        """Like :meth:`each`, with random bytes that follow from a secret for each shard: the same if made again."""
-        return self._made(task, lambda: (SeededBytes(draw(32)),))
+        results = cluster.windowed([partial(call, k) for k in range(len(shards.blocks))])
+        for (first, last), result in zip(shards.edges, results, strict=True):
+            yield first, last, result
 
-    def _made(self, task: Callable[..., Panel], beside: Callable[[], tuple[Any, ...]]) -> RayPanel:
+    def _call(self, slot: Slot, k: int, weights: Ref | None, task: Ref, *given: Any) -> Ref:
+        """What a task makes of the rows of a shard, on a slot."""
+        shards, weights_name = self.shards, None if weights is None else weights.hex()
+        shard = Shard((shards.name, k), shards.edges[k], self.n_columns, weights_name, self.place.gpu)
+        arguments = (shard, shards.blocks[k], weights, task, *given)
+        if slot.gpu is None:
+            return shards.cluster.call(slot.node, shard_tasks.on_rows, *arguments)
+        return shards.cluster.held(slot, *arguments)
+
+    def each(self, task: Callable[..., Panel], draw: Draw | None = None) -> RayPanel:
+        """As many rows, made of these by ``task``; they stay on the cluster.
+
+        Random bytes follow from a secret for each shard, which is drawn here: the same if the shard is made again.
+        """
         shards, cluster = self.shards, self.shards.cluster
         job, weights = cluster.shared(task), shards.weights(self.row_weights)
         made = []
         for k, slot in enumerate(shards.slots()):
             shard = Shard((shards.name, k), shards.edges[k], self.n_columns)
-            arguments = (shard, shards.blocks[k], weights[k], job, self.given_column_ids, *beside())
-            made.append(cluster.call(slot.node, made_rows, *arguments, returns=2))
+            drawn = () if draw is None else (SeededBytes(draw(32)),)
+            arguments = (shard, shards.blocks[k], weights[k], job, self.given_column_ids, *drawn)
+            made.append(cluster.call(slot.node, shard_tasks.made_rows, *arguments, returns=2))
         facts = cluster.fetched([fact for _, fact in made])
-        return RayPanel(
-            shards.like([block for block, _ in made]),
-            np.concatenate([fact.row_counts for fact in facts]),
-            facts[0].n_columns,
-            facts[0].dtype,
-            row_ids=self.given_row_ids,
-            column_ids=facts[0].column_ids,
-            row_weights=self.row_weights,
-            gpu=self.place.gpu,
-        )
+        _, n_columns, dtype, column_ids = facts[0]
+        counts = np.concatenate([of_shard for of_shard, *_ in facts])
+        made_shards = Shards(cluster, [block for block, _ in made], shards.edges, shards.planned)
+        kept = {"row_ids": self.given_row_ids, "row_weights": self.row_weights, "gpu": self.place.gpu}
+        return RayPanel(made_shards, counts, n_columns, dtype, column_ids=column_ids, **kept)
 
     def centred(self, means: Array) -> RayPanel:
         """The same panel with a number taken off each column's values."""
@@ -192,22 +186,14 @@ class RayPanel(PanelLike):
             low, high = np.searchsorted(wanted, [first, last])
             return (wanted[low:high] - first,)
 
-        rows_of_shards = [taken_rows for _, _, taken_rows in self.by_shards(taken, wanted_between)]
-        some = Panel(*stacked(rows_of_shards), self.n_columns).take_rows(back)
-        return Panel(
-            some.indptr,
-            some.columns,
-            some.values,
-            self.n_columns,
-            row_ids=None if self.given_row_ids is None else self.given_row_ids[rows],
-            column_ids=self.given_column_ids,
-            row_weights=self.row_weights[rows],
-        )
+        rows_of_shards = [taken_rows for _, _, taken_rows in self.by_shards(shard_tasks.taken, wanted_between)]
+        stacked = shard_tasks.stacked(rows_of_shards)
+        return Panel(*stacked, self.n_columns, **self._ids_and_weights(wanted)).take_rows(back)
 
     def take_columns(self, chosen: Array) -> Panel:
         """All rows over some columns, here."""
-        rows = [narrow_rows for _, _, narrow_rows in self.by_shards(partial(narrowed, chosen=chosen))]
-        return Panel(*stacked(rows), len(chosen), row_weights=self.row_weights)
+        rows = [narrow_rows for _, _, narrow_rows in self.by_shards(partial(shard_tasks.narrowed, chosen=chosen))]
+        return Panel(*shard_tasks.stacked(rows), len(chosen), row_weights=self.row_weights)
 
     def align_columns(self, column_ids: Any, *, unknown: Literal["refuse", "drop"] = "refuse") -> RayPanel:
         """The same rows over another panel's columns, matched by id."""
@@ -224,9 +210,6 @@ class RemoteIds:
 
     def __init__(self, cluster: Cluster, shards: Sequence[Ref], edges: Array) -> None:
         self._cluster, self._shards, self._edges = cluster, list(shards), edges
-
-    def __len__(self) -> int:
-        return int(self._edges[-1])
 
     def __getitem__(self, at: Any) -> Any:
         if np.ndim(at) == 0:
@@ -267,22 +250,14 @@ def distribute(panel: Panel, cluster: Cluster, device: str = "cpu", gpu: GpuOpti
     number = max(len(slots), -(-panel.n_entries // LARGEST_SHARD))
     ranges = cut(panel.indptr + np.arange(panel.n_rows + 1), -(-(panel.n_entries + panel.n_rows) // number))
     planned = [slots[k * len(slots) // len(ranges)] for k in range(len(ranges))]
-    edges = [0, *(last for _, last in ranges)]
     if panel.packed is None:
-        blocks = [ray.put(rows_between(panel, first, last)) for first, last in ranges]
+        blocks = [ray.put(shard_tasks.rows_between(panel, first, last)) for first, last in ranges]
     else:
         blocks = [
-            cluster.call(slot.node, read_rows, panel.packed, first, last)
+            cluster.call(slot.node, shard_tasks.read_rows, panel.packed, first, last)
             for slot, (first, last) in zip(planned, ranges, strict=True)
         ]
-    return RayPanel(
-        Shards(cluster, blocks, edges, planned),
-        panel.row_counts.astype(np.int32),
-        panel.n_columns,
-        panel.dtype,
-        row_ids=panel.given_row_ids,
-        column_ids=panel.given_column_ids,
-        row_weights=None if np.all(panel.row_weights == 1) else panel.row_weights,
-        gpu=gpu,
-        home=panel.at(None),
-    )
+    shards, row_counts = Shards(cluster, blocks, ranges, planned), panel.row_counts.astype(np.int32)
+    weights = None if np.all(panel.row_weights == 1) else panel.row_weights
+    names = {"row_ids": panel.given_row_ids, "column_ids": panel.given_column_ids, "row_weights": weights}
+    return RayPanel(shards, row_counts, panel.n_columns, panel.dtype, **names, gpu=gpu, home=panel.at(None))

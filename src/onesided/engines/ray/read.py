@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from os import PathLike
 from typing import Any
 
@@ -64,12 +65,8 @@ def read(
     )
     edges, number = np.concatenate([[0], np.cumsum(gathered.block_rows)]), len(gathered.blocks)
     planned = [slots[k * len(slots) // number] for k in range(number)]
-    return RayPanel(
-        Shards(cluster, gathered.blocks, edges, planned),
-        gathered.row_counts,
-        len(gathered.column_ids),
-        gathered.dtype,
-        row_ids=RemoteIds(cluster, gathered.row_ids, edges),
-        column_ids=gathered.column_ids,
-        left_out={"lines_dropped": gathered.lines_dropped, "lines_merged": gathered.lines_merged},
-    )
+    shards = Shards(cluster, gathered.blocks, list(pairwise(edges.tolist())), planned)
+    row_ids, column_ids = RemoteIds(cluster, gathered.row_ids, edges), gathered.column_ids
+    found = gathered.row_counts, len(column_ids), gathered.dtype
+    left_out = {"lines_dropped": gathered.lines_dropped, "lines_merged": gathered.lines_merged}
+    return RayPanel(shards, *found, row_ids=row_ids, column_ids=column_ids, left_out=left_out)

@@ -13,20 +13,9 @@ import ray
 from onesided.arrays import Array
 from onesided.engines.placement import DEFAULT_GPU_OPTIONS, GpuOptions
 from onesided.errors import InputError
-from onesided.panels.csr import check_compressed
+from onesided.panels.csr import Rows, check_compressed
 from onesided.panels.packed.format import load_packed
 from onesided.panels.panel import Panel
-
-Rows = tuple[Array, Array, Array]  # pointers from 0, columns, values
-
-
-class Facts(NamedTuple):
-    """What the driver is told of the rows of a shard that was made of another."""
-
-    row_counts: Array
-    n_columns: int
-    dtype: Any
-    column_ids: Array | None
 
 
 class Shard(NamedTuple):
@@ -59,18 +48,12 @@ def on_rows(shard: Shard, rows: Rows, weights: Array | None, task: Any, *given: 
 
 
 def made_rows(
-    shard: Shard,
-    rows: Rows,
-    weights: Array | None,
-    task: Callable[..., Panel],
-    column_ids: Array | None,
-    *beside: Any,
-) -> tuple[Rows, Facts]:
-    """Other rows, as many, that a task makes of those of a shard; and what the driver is told of them."""
+    shard: Shard, rows: Rows, weights: Array | None, task: Callable[..., Panel], column_ids: Array | None, *drawn: Any
+) -> tuple[Rows, tuple[Array, int, Any, Array | None]]:
+    """Other rows, as many, that a task makes; for the driver, their counts, number of columns, type and column ids."""
     with shard.naming_its_rows():
-        made = task(shard.panel(rows, weights, column_ids), *beside)
-    facts = Facts(made.row_counts.astype(np.int32), made.n_columns, made.dtype, made.given_column_ids)
-    return of_panel(made), facts
+        made = task(shard.panel(rows, weights, column_ids), *drawn)
+    return of_panel(made), (made.row_counts.astype(np.int32), made.n_columns, made.dtype, made.given_column_ids)
 
 
 def of_panel(panel: Panel) -> Rows:

@@ -27,9 +27,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import ray
 import ray.data
 
@@ -56,6 +58,7 @@ LINES = 1 << 20  # that a task reads at a time, or more where there are many blo
 LINES_APIECE = 1 << 13  # for each block: what a task returns in smaller pieces, Ray keeps on the driver
 SAMPLED = 1 << 10  # lines for each block, by which rows are cut: blocks then differ by a few per cent
 AT_A_TIME = 1 << 22  # entries of a block that are put in order at a time, which takes several times their memory
+KINDS = {"int64": "integers", "large_string": "strings"}  # of ids, by their Arrow types
 FAN_IN = 16  # surveys put together at a time
 
 
@@ -115,7 +118,7 @@ def gather(
     ranges = -(-lines // (pieces * AT_A_TIME))  # of rows, in each block
     units = list(units_of(sources, max(LINES, LINES_APIECE * pieces * ranges)))
     step = max(1, lines // max(LINES_APIECE, SAMPLED * pieces * ranges))
-    surveys = [task(_survey)(k, step, unit.sources, *unit.refs) for k, unit in enumerate(units)]
+    surveys = [task(_survey)(k, step, unit, *refs) for k, (unit, refs) in enumerate(units)]
     while len(surveys) > FAN_IN:
         surveys = [task(_together)(*surveys[k : k + FAN_IN]) for k in range(0, len(surveys), FAN_IN)]
     survey: _Survey = fetched(task(_concluded)(pieces, ranges, *surveys))
@@ -123,7 +126,7 @@ def gather(
 
     kept = ray.put(survey)
     n_ranges = len(survey.sample) + 1
-    split = [task(_split, num_returns=n_ranges)(kept, unit.sources, *unit.refs) for unit in units]
+    split = [task(_split, num_returns=n_ranges)(kept, unit, *refs) for unit, refs in units]
     by_range = list(zip(*split, strict=True)) if n_ranges > 1 else [tuple(split)]
     joined = [
         task(_joined, num_returns=3, **scheduling(k, len(survey.starts)))(
@@ -134,14 +137,14 @@ def gather(
     del split, by_range  # what is joined need not stay
     of_blocks: list[list[_RangeFacts]] = fetched([facts for _, _, facts in joined])
     facts = [of_range for block in of_blocks for of_range in block]
-    repeats = [of_range.repeats for of_range in facts if of_range.repeats]
+    repeats = [of_range for _, of_range in facts if of_range]
     if repeats and rules.duplicates == "refuse":
         raise repeats[0]._replace(number=sum(some.number for some in repeats)).refusal()
     return Gathered(
         blocks=[block for block, _, _ in joined],
         row_ids=[ids for _, ids, _ in joined],
-        row_counts=np.concatenate([of_range.row_counts for of_range in facts]),
-        block_rows=[sum(len(of_range.row_counts) for of_range in block) for block in of_blocks],
+        row_counts=np.concatenate([row_counts for row_counts, _ in facts]),
+        block_rows=[sum(len(row_counts) for row_counts, _ in block) for block in of_blocks],
         column_ids=survey.columns,
         dtype=np.dtype(survey.dtype),
         lines=lines,
@@ -189,7 +192,6 @@ class _Survey:
 
 
 def _chained(first: Any, second: Any) -> Any:
-    import pyarrow as pa
 
     # Of no ids at all the kind is not known.
     return pa.concat_arrays([first, second]) if len(first) and len(second) else first if len(first) else second
@@ -206,7 +208,7 @@ def _survey(k: int, step: int, sources: list[Source], *blocks: Any) -> _Survey:
         surveys.append(
             _Survey(
                 names=[source.names[2]],
-                kinds=[(_kind(ids), source.path) if len(ids) else None for ids in present],
+                kinds=[(KINDS[str(ids.type)], source.path) if len(ids) else None for ids in present],
                 columns=present[1].unique(),
                 sample=present[0].take(at[at < len(present[0])]),
                 dtype=str(values.dtype),
@@ -221,13 +223,7 @@ def _pair_at(rows: Any, columns: Any, at: int) -> tuple[Any, Any]:
     return rows[at].as_py(), columns[at].as_py()
 
 
-def _kind(ids: Any) -> str:
-    return "integers" if str(ids.type) == "int64" else "strings"
-
-
 def _without_id(source: Source, axis: int, ids: Any) -> tuple[int, str]:
-    import pyarrow.compute as pc
-
     if not ids.null_count:
         return 0, ""
     position = source.first_line + pc.index(pc.is_null(ids), True).as_py()
@@ -253,15 +249,9 @@ def _concluded(pieces: int, ranges: int, *surveys: _Survey) -> _Survey:
     return replace(
         survey,
         columns=encode_ids(survey.columns, "columns")[0],
-        sample=_arrow_ids(ids[first[1:]], survey.sample.type),
+        sample=pa.array(ids[first[1:]], survey.sample.type),
         starts=tuple(starts.tolist()),
     )
-
-
-def _arrow_ids(ids: Array, kind: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.array(ids, type=kind)
 
 
 _Lines = tuple[Any, Array, Array, Array]  # row ids, the code of each line's, its column, its value
@@ -269,9 +259,6 @@ _Lines = tuple[Any, Array, Array, Array]  # row ids, the code of each line's, it
 
 def _split(survey: _Survey, sources: list[Source], *blocks: Any) -> Any:
     """The lines of a unit, in their order, for each range of rows; None where there are none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column_ids = pa.array(survey.columns)
     _, row_ids, ids_of_columns, some_values = zip(*tables_of(sources, blocks), strict=True)
     rows = pa.chunked_array(row_ids)
@@ -289,24 +276,18 @@ def _split(survey: _Survey, sources: list[Source], *blocks: Any) -> Any:
     by_range: list[_Lines | None] = []
     for (first, last), (begin, end) in zip(pairwise(edges), pairwise([0, *ends]), strict=True):
         here = order[begin:end]
-        range_ids = _arrow_ids(ids[first:last], rows.type)
+        range_ids = pa.array(ids[first:last], rows.type)
         by_range.append((range_ids, code[here] - np.int32(first), column[here], values[here]) if len(here) else None)
     return by_range if len(by_range) > 1 else by_range[0]
 
 
-class _RangeFacts(NamedTuple):
-    """What the driver needs to know of a range of rows."""
-
-    row_counts: Array
-    repeats: Repeats | None
+_RangeFacts = tuple[Array, Repeats | None]  # entries in each row of a range, and pairs that appear twice
 
 
 def _joined(
     survey: _Survey, rules: ValueRules, ranges: int, *pieces: _Lines | None
 ) -> tuple[tuple[Array, Array, Array], Any, list[_RangeFacts]]:
     """A block of rows, their ids, and what the driver needs to know: range after range."""
-    import pyarrow as pa
-
     units, at = len(pieces) // ranges, 0
     lines = sum(len(piece[3]) for piece in pieces if piece is not None)
     columns, values = np.empty(lines, np.int32), np.empty(lines, survey.dtype)
@@ -319,15 +300,13 @@ def _joined(
         at = end
         ids.append(range_ids)
         facts.append(range_facts)
-    counts = np.concatenate([of_range.row_counts for of_range in facts])
+    counts = np.concatenate([row_counts for row_counts, _ in facts])
     indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return (indptr, columns[:at], values[:at]), pa.concat_arrays(ids), facts
 
 
 def _ordered(survey: _Survey, rules: ValueRules, pieces: list[_Lines]) -> tuple[Array, Array, Any, _RangeFacts]:
     """The columns and values of a range of rows, in order, and their ids."""
-    import pyarrow as pa
-
     ids, code, n = encode_ids(pa.chunked_array([piece[0] for piece in pieces]), "rows")
     assert ids is not None
     starts = np.cumsum([0, *(len(piece[0]) for piece in pieces)])
@@ -335,5 +314,5 @@ def _ordered(survey: _Survey, rules: ValueRules, pieces: list[_Lines]) -> tuple[
     column, values = (np.concatenate([piece[k] for piece in pieces]) for k in (2, 3))
     coded = (ids, row, n), (survey.columns, column, len(survey.columns))
     (indptr, columns, kept), repeats = merge_entries(*coded, values, survey.where, rules)
-    facts = _RangeFacts(np.diff(indptr).astype(np.int32), repeats)
-    return columns, kept, _arrow_ids(ids, pieces[0][0].type), facts
+    facts = np.diff(indptr).astype(np.int32), repeats
+    return columns, kept, pa.array(ids, pieces[0][0].type), facts

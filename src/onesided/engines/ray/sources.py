@@ -10,8 +10,11 @@ from os import PathLike, fspath
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import ray
 import ray.data
+from pyarrow import fs
 from ray.exceptions import RayTaskError
 
 from onesided.arrays import Array
@@ -22,108 +25,75 @@ from onesided.panels.ids import plain_ids
 from onesided.panels.table_files import Roles, choose_columns
 
 
-class File(NamedTuple):
-    """Some row groups of a Parquet file."""
+class Source(NamedTuple):
+    """Some lines: row groups of a Parquet file of a known size, or a block of a dataset, which is an Arrow table."""
 
     path: str
     names: list[str]
     lines: int
     first_line: int
-    groups: list[int]
-    size: int
-
-    def read(self, _: Iterator[Any]) -> Any:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        system, inner = _located(self.path)
-        try:
-            about = system.get_file_info(inner)
-            if not about.is_file:
-                raise InputError(
-                    f"{self.path} is gone on node {ray.util.get_node_ip_address()}; tables must stay, under the same "
-                    "path on all nodes, for as long as their panel is in use"
-                )
-            if about.size != self.size:
-                raise InputError(f"{self.path} has changed since it was first read; begin again when it is finished")
-            with pq.ParquetFile(inner, filesystem=system) as file:
-                return file.read_row_groups(self.groups, columns=self.names, use_threads=False)
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(_corrupt(self.path, error)) from error
-
-
-class Block(NamedTuple):
-    """A block of a dataset, an Arrow table."""
-
-    path: str
-    names: list[str]
-    lines: int
-    first_line: int
+    groups: tuple[int, ...] = ()
+    size: int = 0
 
     def read(self, blocks: Iterator[Any]) -> Any:
-        return next(blocks)
+        if not self.groups:
+            return next(blocks)
+        with _opened(self.path, self.size) as (file, _):
+            return file.read_row_groups(list(self.groups), columns=self.names, use_threads=False)
 
 
-Source = File | Block
+Unit = tuple[list[Source], list[Ref]]  # what one task reads, and the blocks of a dataset that Ray is to fetch for it
 
 
-class Unit(NamedTuple):
-    """What one task reads, and the blocks of a dataset that Ray is to fetch for it."""
-
-    sources: list[Source]
-    refs: list[Ref]
-
-    @property
-    def lines(self) -> int:
-        return sum(source.lines for source in self.sources)
-
-
-def _corrupt(path: str, error: Exception) -> str:
-    return f"{path} is cut short or corrupt ({error}); fetch or write it again"
+@contextmanager
+def _opened(path: str, expected: int | None = None) -> Iterator[tuple[Any, int]]:
+    """A Parquet file, and its size; one that was read before is expected to have the size that it had."""
+    system, inner = _located(path)
+    try:
+        about = system.get_file_info(inner)
+        if expected is not None and not about.is_file:
+            raise InputError(
+                f"{path} is gone on node {ray.util.get_node_ip_address()}; tables must stay, under the same path on "
+                "all nodes, for as long as their panel is in use"
+            )
+        if expected not in (None, about.size):
+            raise InputError(f"{path} has changed since it was first read; begin again when it is finished")
+        with pq.ParquetFile(inner, filesystem=system) as file:
+            yield file, about.size
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} is cut short or corrupt ({error}); fetch or write it again") from error
 
 
 def _located(path: str) -> tuple[Any, str]:
     """The file system of a path, and the path in it."""
-    from pyarrow import ArrowException, fs
-
     if "://" not in path:
         return fs.LocalFileSystem(), path
     try:
         system, inner = fs.FileSystem.from_uri(path)
-    except (ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} cannot be reached ({error}); give the path of Parquet files") from error
     return system, inner
 
 
-def parquet_groups(data: Any, roles: Roles) -> Iterator[tuple[File, list[Ref]]]:
+def parquet_groups(data: Any, roles: Roles) -> Iterator[tuple[Source, list[Ref]]]:
     """The Parquet files at one or several paths, a row group at a time."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     paths = [data] if isinstance(data, (str, PathLike)) else data if isinstance(data, (list, tuple)) else []
     if not paths or not all(isinstance(path, (str, PathLike)) for path in paths):
         raise InputError(
             f"expected the path of Parquet files, a list of such, or a ray.data.Dataset; found {type(data).__name__}"
         )
     for path in chain.from_iterable(map(_parquet_files, map(fspath, paths))):
-        system, inner = _located(path)
-        try:
-            size = system.get_file_info(inner).size
-            with pq.ParquetFile(inner, filesystem=system) as file:
-                about, present = file.metadata, file.schema_arrow.names
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(_corrupt(path, error)) from error
+        with _opened(path) as (file, size):
+            about, present = file.metadata, file.schema_arrow.names
         names = choose_columns(Path(path), present, roles)
         first = 0
         for group in range(about.num_row_groups):
             lines = about.row_group(group).num_rows
-            yield File(path, names, lines, first, [group], size), []
+            yield Source(path, names, lines, first, (group,), size), []
             first += lines
 
 
 def _parquet_files(path: str) -> list[str]:
-    from pyarrow import fs
-
     if "://" not in path:
         path = str(Path(path).absolute())
     system, inner = _located(path)
@@ -143,7 +113,7 @@ def _parquet_files(path: str) -> list[str]:
     return sorted(files)
 
 
-def dataset_blocks(data: Any, roles: Roles) -> Iterator[tuple[Block, list[Ref]]]:
+def dataset_blocks(data: Any, roles: Roles) -> Iterator[tuple[Source, list[Ref]]]:
     """The blocks of a dataset, which Ray Data makes now if it has not yet, as Arrow tables in Ray's store."""
     with _quiet(data.context):
         try:
@@ -154,15 +124,11 @@ def dataset_blocks(data: Any, roles: Roles) -> Iterator[tuple[Block, list[Ref]]]
             reason = str(error).partition("\n\nThe above exception was")[0].splitlines()[-1].strip()
             raise InputError(f"the dataset cannot be made ({reason}); see that its source can be read") from error
     names = choose_columns(Path("the dataset"), [] if schema is None else list(schema.names), roles)
-    count = current().spread_out(_n_lines)
+    count = current().spread_out(len)
     first = 0
     for table, lines in zip(tables, fetched([count(table) for table in tables]), strict=True):
-        yield Block("the dataset", names, lines, first), [table]
+        yield Source("the dataset", names, lines, first), [table]
         first += lines
-
-
-def _n_lines(table: Any) -> int:
-    return int(table.num_rows)
 
 
 @contextmanager
@@ -182,21 +148,21 @@ def _quiet(context: Any) -> Iterator[None]:
 
 def units_of(sources: Iterable[tuple[Source, list[Ref]]], most: int) -> Iterator[Unit]:
     """Group sources that follow each other into units of at most so many lines, or of one source."""
-    unit = Unit([], [])
+    unit: list[Source] = []
+    fetched_for_it: list[Ref] = []
     for source, refs in sources:
         if not source.lines:
             continue
-        if unit.sources and unit.lines + source.lines > most:
-            yield unit
-            unit = Unit([], [])
-        last = unit.sources[-1] if unit.sources else None
-        if isinstance(source, File) and isinstance(last, File) and last.path == source.path:
-            unit.sources[-1] = last._replace(lines=last.lines + source.lines, groups=last.groups + source.groups)
-        else:
-            unit.sources.append(source)
-            unit.refs.extend(refs)
-    if unit.sources:
-        yield unit
+        if unit and sum(other.lines for other in unit) + source.lines > most:
+            yield unit, fetched_for_it
+            unit, fetched_for_it = [], []
+        if unit and source.groups and unit[-1].path == source.path:
+            last = unit.pop()
+            source = last._replace(lines=last.lines + source.lines, groups=last.groups + source.groups)
+        unit.append(source)
+        fetched_for_it += refs
+    if unit:
+        yield unit, fetched_for_it
 
 
 def tables_of(sources: list[Source], blocks: Iterable[Any]) -> Iterator[tuple[Source, Any, Any, Array]]:
@@ -206,13 +172,7 @@ def tables_of(sources: list[Source], blocks: Iterable[Any]) -> Iterator[tuple[So
         table = source.read(ahead)
         row, column, value = source.names
         try:
-            ids = (_one_array(plain_ids(table.column(name), name)) for name in (row, column))
+            ids = (plain_ids(table.column(name), name).combine_chunks() for name in (row, column))
             yield source, *ids, entry_values(table.column(value), value)
         except InputError as error:
             raise error.followed_by(f" (found in {source.path})") from error
-
-
-def _one_array(ids: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.concat_arrays(ids.chunks) if isinstance(ids, pa.ChunkedArray) else ids

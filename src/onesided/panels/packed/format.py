@@ -19,6 +19,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from onesided.arrays import Array
 from onesided.errors import InputError, counted
 from onesided.panels.csr import check_compressed, check_shape
 from onesided.panels.panel import Panel
+from onesided.panels.panel_like import frozen
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,11 +77,7 @@ def load_packed(path: str | os.PathLike[str]) -> Panel:
                 raise InputError(f"{path} is damaged: {counted(header[f'{axis}s'], axis)} but {len(stored):,} ids")
         columns = ids["column"].all if "column" in ids else None
         return Panel.from_checked(
-            **arrays,
-            n_columns=header["columns"],
-            row_ids=ids.get("row"),
-            column_ids=columns,
-            packed=folder.absolute(),
+            **arrays, n_columns=header["columns"], row_ids=ids.get("row"), column_ids=columns, packed=folder.absolute()
         )
     except InputError:
         raise
@@ -138,7 +136,6 @@ class StoredIds:
     def __init__(self, path: Path) -> None:
         import pyarrow as pa
 
-        self._path = path
         with pa.memory_map(str(path)) as file:
             self._ids: pa.ChunkedArray = pa.ipc.open_file(file).read_all().column("id")
 
@@ -155,9 +152,7 @@ class StoredIds:
     @cached_property
     def all(self) -> Array:
         """All of them, read-only."""
-        ids = np.asarray(self._ids.to_numpy())
-        ids.flags.writeable = False
-        return ids
+        return frozen(np.asarray(self._ids.to_numpy()))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.all, dtype=dtype, copy=copy)
@@ -166,46 +161,45 @@ class StoredIds:
 class PackedWriter:
     """Writes a packed panel to a new folder: blocks of whole rows in their order, and then the header.
 
-    ``column_ids`` is an Arrow array; ``row_type`` is the Arrow type of the row ids.
+    Ids are Arrow arrays.
     """
 
-    def __init__(self, folder: Path, row_type: pa.DataType, column_ids: pa.Array) -> None:
+    def __init__(self, folder: Path, column_ids: pa.Array) -> None:
         self._folder, self.name = folder, f"data-{secrets.token_hex(4)}"
         self.n_rows, self.n_columns, self.n_entries = 0, len(column_ids), 0
         self._data = folder / self.name
         self._data.mkdir(parents=True)
-        with _IdFile(self._data / IDS["column"], column_ids.type) as file:
+        with closing(_IdFile(self._data / IDS["column"])) as file:
             file.append(column_ids)
-        self._row_ids = _IdFile(self._data / IDS["row"], row_type)
-        self._indptr, self._columns, self._values = (
-            _GrowingArray(self._data / f"{name}.npy", np.dtype(kinds[0])) for name, kinds in _TYPES.items()
-        )
-        self._indptr.append(np.zeros(1))
+        self._row_ids = _IdFile(self._data / IDS["row"])
+        self._arrays = {
+            name: _GrowingArray(self._data / f"{name}.npy", np.dtype(kinds[0])) for name, kinds in _TYPES.items()
+        }
+        self._arrays["indptr"].append(np.zeros(1))
 
     def append(self, row_ids: pa.Array, indptr: Array, columns: Array, values: Array) -> None:
         """Add a block of rows: compressed rows, with pointers from 0."""
         indptr, columns, values = check_compressed(indptr, columns, values, self.n_columns)
         with np.errstate(over="ignore"):
-            exact = np.array_equal(values.astype(self._values.dtype), values)
+            exact = np.array_equal(values.astype(self._arrays["values"].dtype), values)
         if not exact:
-            self._values = self._values.widened()
-        self._indptr.append(indptr[1:] + self.n_entries)
-        self._columns.append(columns)
-        self._values.append(values)
+            self._arrays["values"] = self._arrays["values"].widened()
+        for name, items in zip(_TYPES, (indptr[1:] + self.n_entries, columns, values), strict=True):
+            self._arrays[name].append(items)
         self._row_ids.append(row_ids)
         self.n_rows += len(row_ids)
         self.n_entries += len(values)
 
     def close(self) -> None:
         """Close the files, whole or not."""
-        for file in (self._indptr, self._columns, self._values, self._row_ids):
-            file.close()
+        self._row_ids.close()
+        for array in self._arrays.values():
+            array.close()
 
     def finish(self, source: Any = None) -> int:
         """Close the files and write the header, with what the panel was made of; returns the bytes of all files."""
         self.close()
         sizes = {file.name: file.stat().st_size for file in sorted(self._data.iterdir())}
-        arrays = {"indptr": self._indptr, "columns": self._columns, "values": self._values}
         header = {
             "format": "onesided",
             "version": FORMAT_VERSION,
@@ -213,7 +207,7 @@ class PackedWriter:
             "rows": self.n_rows,
             "columns": self.n_columns,
             "entries": self.n_entries,
-            "types": {name: str(array.dtype) for name, array in arrays.items()},
+            "types": {name: str(array.dtype) for name, array in self._arrays.items()},
             "folder": self.name,
             "bytes": sizes,
         }
@@ -248,16 +242,10 @@ def write_packed(
     path = Path(path)
     with tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=f".{path.name}.", suffix=".part") as folder:
         unfinished = Path(folder, "panel")
-        writer: PackedWriter | None = None
-        try:
+        with closing(PackedWriter(unfinished, _arrow_ids(column_ids))) as writer:
             for row_ids, *compressed in blocks:
-                ids = _arrow_ids(row_ids)
-                writer = writer or PackedWriter(unfinished, ids.type, _arrow_ids(column_ids))
-                writer.append(ids, *compressed)
-        finally:
-            if writer:
-                writer.close()
-        if writer is None:
+                writer.append(_arrow_ids(row_ids), *compressed)
+        if not writer.n_rows:
             raise InputError("a panel needs at least one row and one column; there are no rows to write")
         writer.finish(describe(writer))
         publish(unfinished, path)
@@ -322,31 +310,25 @@ class _GrowingArray:
 
 
 class _IdFile:
-    """An Arrow file of ids that is appended to."""
+    """An Arrow file of ids that is appended to; the first are of the type of all."""
 
-    def __init__(self, path: Path, kind: pa.DataType) -> None:
-        import pyarrow as pa
-
+    def __init__(self, path: Path) -> None:
         self._file = open(path, "wb")  # noqa: SIM115
-        self._schema = pa.schema([("id", kind)])
-        self._writer = pa.ipc.new_file(self._file, self._schema)
+        self._writer: Any = None
 
     def append(self, ids: pa.Array) -> None:
         import pyarrow as pa
 
-        self._writer.write_batch(pa.record_batch([ids], schema=self._schema))
+        batch = pa.record_batch([ids], ["id"])
+        self._writer = self._writer or pa.ipc.new_file(self._file, batch.schema)
+        self._writer.write_batch(batch)
 
     def close(self) -> None:
         if not self._file.closed:
-            self._writer.close()
+            if self._writer:
+                self._writer.close()
             _to_disk(self._file)
             self._file.close()
-
-    def __enter__(self) -> _IdFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _to_disk(file: IO[Any]) -> None:

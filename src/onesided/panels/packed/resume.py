@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from onesided.errors import counted
 from onesided.panels.packed.database import FILE, Database
 from onesided.panels.table_files import Progress
@@ -47,8 +49,6 @@ class Passes:
 
     def once(self, name: str, depends: Any, title: str, work: Callable[[Path, Progress], dict[str, Any]]) -> Finished:
         """The pass that makes the file ``name``: done unless it is noted with the same key."""
-        import pyarrow as pa
-
         key = digest([VERSION, depends])
         if name in self.notes and self.notes[name][0] != key:
             self.say(f"{title}: once more, as tables or options are not those of the earlier run")

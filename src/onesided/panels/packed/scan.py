@@ -3,84 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property, reduce
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property, partial, reduce
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from onesided.errors import InputError
 from onesided.panels.packed.database import GROUP_LINES, parquet_scan
 from onesided.panels.packed.resume import Finished, Passes
 from onesided.panels.refusals import ValueCounts, at_pair, check_ids_present, check_one_kind, value_column
-from onesided.panels.table_files import Progress, TableColumns, stream_table
+from onesided.panels.table_files import Progress, TableColumns, is_parquet, open_table
 from onesided.panels.text_format import plain_integers
 from onesided.storage.atomic import written_beside
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 AXES = ("row", "column")
 
 
 @dataclass(frozen=True)
-class CopiedTable:
-    """The entries of one table in a Parquet file, and the pass that copied and counted them."""
-
-    source: Path
-    entries: Path
-    copied: Finished
-
-    @property
-    def values(self) -> ValueCounts:
-        """Counts over its values."""
-        names = ("infinite", "missing", "first_non_finite", "largest")
-        return ValueCounts(**{name: self.copied.result[name] for name in names})
-
-
-@dataclass(frozen=True)
 class Entries:
-    """The entries of all tables."""
+    """The entries of all tables: of each, the pass that copied them into a file and counted them."""
 
-    tables: list[CopiedTable]
+    sources: list[Path]
+    copied: list[Finished]
+    scan: str  # the entries as a table of SQL: row_id and column_id (text), value, line
 
     @cached_property
     def kinds(self) -> dict[str, str]:
         """Whether row and column ids are integers or strings: integers if all tables write them as that."""
-        return {axis: self._kind(axis) for axis in AXES}
-
-    def _kind(self, axis: str) -> str:
-        strings = [table for table in self.tables if table.copied.result["kinds"][axis] == "strings"]
-        integers = [table for table in self.tables if table.copied.result["written_as_integers"][axis]]
-        if strings and integers:
-            check_one_kind(axis, ("integers", integers[0].source), ("strings", strings[0].source))
-        return "strings" if strings else "integers"
+        tables = [(source, copied.result) for source, copied in zip(self.sources, self.copied, strict=True)]
+        kinds = {}
+        for axis in AXES:
+            strings = [source for source, result in tables if result["kinds"][axis] == "strings"]
+            integers = [source for source, result in tables if result["written_as_integers"][axis]]
+            if strings and integers:
+                check_one_kind(axis, ("integers", integers[0]), ("strings", strings[0]))
+            kinds[axis] = "strings" if strings else "integers"
+        return kinds
 
     @property
     def keys(self) -> list[str]:
         """What tells them from the entries of other tables."""
-        return [table.copied.key for table in self.tables]
+        return [key for key, _ in self.copied]
 
     @property
     def lines(self) -> int:
-        return sum(table.copied.result["lines"] for table in self.tables)
+        return sum(result["lines"] for _, result in self.copied)
 
     @property
     def values(self) -> ValueCounts:
-        """Counts over all values."""
-        return reduce(add, (table.values for table in self.tables))
+        names = [field.name for field in fields(ValueCounts)]
+        return reduce(add, (ValueCounts(**{name: result[name] for name in names}) for _, result in self.copied))
 
     @property
     def where(self) -> str:
         """The column of values, in words."""
-        return value_column(table.copied.result["value"] for table in self.tables)
-
-    @property
-    def scan(self) -> str:
-        """The entries as a table of SQL: row_id and column_id (text), value, line."""
-        return parquet_scan(*(table.entries for table in self.tables))
+        return value_column(result["value"] for _, result in self.copied)
 
     def location(self, ids: Sequence[Any]) -> str:
         """A row and a column, by ids that may still be text."""
@@ -89,18 +72,15 @@ class Entries:
 
 def copy_tables(passes: Passes, sources: list[Path], columns: TableColumns) -> Entries:
     """Copy the entries of tables into the folder, table by table."""
-    tables: list[CopiedTable] = []
+    copied: list[Finished] = []
+    names = [f"entries-{k}.parquet" for k in range(len(sources))]
     first_line = 0
-    for k, source in enumerate(sources):
-
-        def work(target: Path, report: Progress, source: Path = source, first_line: int = first_line) -> dict[str, Any]:
-            return _copy_entries(source, target, columns, first_line, report)
-
-        name = f"entries-{k}.parquet"
-        copied = passes.once(name, [_state(source), asdict(columns), first_line], f"Reading {source.name}", work)
-        tables.append(CopiedTable(source, passes.folder / name, copied))
-        first_line += copied.result["lines"]
-    return Entries(tables)
+    for name, source in zip(names, sources, strict=True):
+        work = partial(_copy_entries, source, columns, first_line)
+        depends = [_state(source), asdict(columns), first_line]
+        copied.append(passes.once(name, depends, f"Reading {source.name}", work))
+        first_line += copied[-1].result["lines"]
+    return Entries(sources, copied, parquet_scan(*(passes.folder / name for name in names)))
 
 
 def _state(source: Path) -> list[Any]:
@@ -109,13 +89,10 @@ def _state(source: Path) -> list[Any]:
     return [str(source.absolute()), about.st_size, about.st_mtime_ns]
 
 
-def _copy_entries(source: Path, target: Path, names: TableColumns, first_line: int, report: Progress) -> dict[str, Any]:
+def _copy_entries(source: Path, names: TableColumns, first_line: int, target: Path, report: Progress) -> dict[str, Any]:
     """Copy a table to a Parquet file, ids as text and lines numbered, and return the counts."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     before = _state(source)
-    stream = stream_table(source, **asdict(names), progress=report)
+    stream = open_table(source, **asdict(names), whole=False, progress=report)
     assert stream.value is not None
     counts = _Counts(source, (stream.row, stream.column, stream.value), stream.reader.schema.types)
     kinds = (pa.string(), pa.string(), pa.float64(), pa.int64())
@@ -136,8 +113,6 @@ def _copy_entries(source: Path, target: Path, names: TableColumns, first_line: i
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Batches put together, so that a row group of the file is not too small."""
-    import pyarrow as pa
-
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
@@ -155,15 +130,13 @@ class _Counts:
         self._source, self._names = source, names
         self.lines, self._values = 0, ValueCounts()
         self._no_ids = {axis: [0, 0] for axis in AXES}  # how many, and where the first is
-        with source.open("rb") as file:
-            parquet = file.read(4) == b"PAR1"
         self._written = {axis: str(kind).startswith("int") for axis, kind in zip(AXES, types, strict=False)}
         # In text, only the last line settles whether ids are integers.
-        self._kinds = {axis: "strings" if parquet and not self._written[axis] else "integers" for axis in AXES}
+        self._kinds = {
+            axis: "strings" if is_parquet(source) and not self._written[axis] else "integers" for axis in AXES
+        }
 
     def add(self, table: pa.Table) -> None:
-        import pyarrow.compute as pc
-
         for k, axis in enumerate(AXES):
             ids = table.column(k)
             if ids.null_count:

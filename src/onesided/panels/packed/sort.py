@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from onesided.arrays import Array
 from onesided.errors import InputError
@@ -31,9 +34,6 @@ from onesided.panels.packed.resume import Bar, Passes, passes_to
 from onesided.panels.packed.scan import AXES, Entries, copy_tables
 from onesided.panels.refusals import Duplicates, Repeats, ValueRules
 from onesided.panels.table_files import Progress, TableColumns
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _Block = tuple[Any, Array, Array, Array]
 
@@ -76,7 +76,7 @@ def pack(
     Parameters
     ----------
     tables : paths
-        Long tables as ``table_files.stream_table`` reads them. A row id in several tables is one row. Ids are integers
+        Long tables as ``table_files.open_table`` reads them. A row id in several tables is one row. Ids are integers
         if all tables write them as that.
     path : path
         The panel. A packed panel that is there is replaced once the new one is finished; nothing else is.
@@ -185,45 +185,34 @@ def _write_panel(passes: Passes, path: Path, entries: Entries, n_columns: int, d
 
     if "panel" in passes.notes and not (passes.folder / "panel" / HEADER).exists():
         _, result = passes.notes["panel"]
-        if not _is_published(path, result["folder"]):
+        if not is_packed(path) or read_header(path)["folder"] != result["folder"]:
             passes.forget("panel")  # it was renamed, and has been removed since
     written = passes.once("panel", [entries.keys, entries.kinds, duplicates], "Packing", work).result["packed"]
     dropped = entries.values.non_finite
     return Packed(**written, lines_dropped=dropped, lines_merged=entries.lines - dropped - written["entries"])
 
 
-def _is_published(path: Path, folder: str) -> bool:
-    return is_packed(path) and read_header(path)["folder"] == folder
-
-
 def _compress_blocks(
     passes: Passes, folder: Path, entries: Entries, n_columns: int, duplicates: Duplicates, report: Progress
 ) -> PackedWriter:
-    import pyarrow.parquet as pq
-
     column_ids = _as_large(pq.read_table(passes.folder / "columns.parquet")["id"]).combine_chunks()
     rules = ValueRules(duplicates, "drop")  # had they to be refused, they would have been
-    with pq.ParquetFile(passes.folder / "sorted.parquet") as file:
-        lines = file.metadata.num_rows
-        writer: PackedWriter | None = None
-        repeated, example, done = 0, None, 0
-        try:
-            for ids, columns, values, starts in _whole_rows(map(file.read_row_group, range(file.num_row_groups))):
-                writer = writer or PackedWriter(folder, ids.type, column_ids)
-                rows = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(values)))
-                coded = (None, rows, len(starts)), (None, columns, n_columns)
-                compressed, repeats = merge_entries(*coded, values, entries.where, rules)
-                if repeats:
-                    u, j = repeats.pair
-                    example = example or (ids[u].as_py(), column_ids[j].as_py())
-                    repeated += repeats.number
-                writer.append(ids, *compressed)
-                done += len(values)
-                report(done, lines)
-        finally:
-            if writer:
-                writer.close()
-    assert writer is not None
+    repeated, example, done = 0, None, 0
+    with (
+        pq.ParquetFile(passes.folder / "sorted.parquet") as file,
+        closing(PackedWriter(folder, column_ids)) as writer,
+    ):
+        for ids, columns, values, starts in _whole_rows(map(file.read_row_group, range(file.num_row_groups))):
+            rows = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(values)))
+            coded = (None, rows, len(starts)), (None, columns, n_columns)
+            compressed, repeats = merge_entries(*coded, values, entries.where, rules)
+            if repeats:
+                u, j = repeats.pair
+                example = example or (ids[u].as_py(), column_ids[j].as_py())
+                repeated += repeats.number
+            writer.append(ids, *compressed)
+            done += len(values)
+            report(done, file.metadata.num_rows)
     if example and duplicates == "refuse":  # at the end, when all are counted
         raise Repeats(repeated, example, _first_values(passes, entries, example)).refusal(entries.location)
     return writer
@@ -240,15 +229,11 @@ def _first_values(passes: Passes, entries: Entries, pair: tuple[Any, Any]) -> tu
 
 
 def _as_large(ids: pa.ChunkedArray) -> pa.ChunkedArray:
-    import pyarrow as pa
-
     return ids.cast(pa.large_string()) if pa.types.is_string(ids.type) else ids
 
 
 def _whole_rows(groups: Iterable[pa.Table]) -> Iterator[_Block]:
     """Sorted entries in blocks of whole rows: the id of each row, columns, values, and where each row starts."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     def cut(table: pa.Table, ended: bool) -> Generator[_Block, None, pa.Table]:
         ids = _as_large(table["id"]).combine_chunks()

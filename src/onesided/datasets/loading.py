@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from onesided.datasets.jester import read_jester
 from onesided.datasets.ratings import read_ratings, read_reviews
 from onesided.datasets.readings import Account, Reading
 from onesided.datasets.sources import Source, data_source, located, where_from
-from onesided.errors import InputError, counted
+from onesided.errors import InputError, counted, warn
 from onesided.panels.packed.format import PackedWriter, load_packed, read_header, write_packed
 from onesided.panels.panel import Panel
 from onesided.panels.table_files import Progress, open_table
@@ -102,7 +101,7 @@ def load(
         if note:
             note(sentence)
         elif not account["verified"]:
-            warnings.warn(f"{spec.title}: {sentence}", stacklevel=2)
+            warn(f"{spec.title}: {sentence}")
     return panel
 
 

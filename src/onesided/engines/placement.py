@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from onesided.arrays import Array
-from onesided.errors import InputError
+from onesided.errors import InputError, warn
 from onesided.memory import memory_in_words
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
@@ -117,10 +116,9 @@ def placed(
     gpu, here = find_device(device), panel.to_panel()
     place = GpuPlace(here, gpu, rank=rank, deterministic=deterministic)
     if place.streamed:
-        warnings.warn(
+        warn(
             f"the panel takes {memory_in_words(place.needed)} on the GPU, which has no room for it beside a fit of "
-            f"rank {rank}: it is streamed there in each pass, which takes longer",
-            stacklevel=4,
+            f"rank {rank}: it is streamed there in each pass, which takes longer"
         )
     return here.at(place)
 

@@ -13,7 +13,7 @@ pair moments that do not fit in memory                 see :mod:`onesided.pairs.
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,7 +25,7 @@ from onesided.engines.placement import explaining_gpu_memory, place_of, placed
 from onesided.engines.threads import single_blas_thread
 from onesided.errors import InputError
 from onesided.estimators.base import OneSidedEstimator, Unknown, generator, warn_of_parts
-from onesided.estimators.parameters import Interval
+from onesided.estimators.parameters import Interval, ranges
 from onesided.fitting.objective.pairs import PairObjective
 from onesided.fitting.setting import check_fittable
 from onesided.fitting.solvers.gradient_descent import gradient_descent, random_start, stable_step
@@ -85,13 +85,8 @@ class HajekGD(OneSidedEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [Interval(Integral, 1, None, closed="left")],
-        "step_size": [Interval(Real, 0, None, closed="neither")],
-        "iterations": [Interval(Integral, 1, None, closed="left")],
-        "penalty": [Interval(Real, 0, None, closed="left")],
-        "alpha": [Interval(Real, 0, None, closed="left")],
+        **ranges("rank", "step_size", "iterations", "penalty", "alpha", "random_state"),
         "p": [Interval(Real, 0, 1, closed="right"), None],
-        "random_state": ["random_state", np.random.Generator],
         "device": [str],
     }
 

@@ -23,7 +23,7 @@ ABOVE_ZERO = [Interval(Real, 0, None, closed="neither")]
 RANGES: dict[str, list[Any]] = {
     **dict.fromkeys(("rank", "max_rank", "epochs", "iterations", "max_iterations"), AT_LEAST_ONE),
     **dict.fromkeys(("alpha", "incoherence", "penalty", "tol"), AT_LEAST_ZERO),
-    **dict.fromkeys(("learning_rate", "start_scale"), ABOVE_ZERO),
+    **dict.fromkeys(("learning_rate", "start_scale", "step_size"), ABOVE_ZERO),
     "random_state": ["random_state", np.random.Generator],
 }
 

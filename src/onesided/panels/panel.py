@@ -33,7 +33,6 @@ may have no entries at all.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from operator import add
@@ -43,7 +42,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from onesided.arrays import Array
-from onesided.errors import EXPECTED, InputError, check_choice, counted, examples
+from onesided.errors import EXPECTED, InputError, check_choice, counted, examples, warn
 from onesided.kernels import cpu
 from onesided.panels.convert import column_names, encode_entries, sparse_entries, table_columns, wide_table
 from onesided.panels.csr import as_float, check_compressed, check_shape, check_weights, merge_entries
@@ -216,10 +215,9 @@ class Panel(PanelLike):
         """
         names = column_names(matrix)
         if names is not None and is_long(names):
-            warnings.warn(
+            warn(
                 f"the table has the columns {', '.join(map(repr, names))}, each of which is taken as a column of the "
-                "panel; if its lines are single entries, use Panel.from_table(table, row=…, column=…, value=…)",
-                stacklevel=2,
+                "panel; if its lines are single entries, use Panel.from_table(table, row=…, column=…, value=…)"
             )
         matrix, row_ids, column_ids = (matrix, None, None) if names is None else wide_table(matrix, names)
         matrix = as_float(matrix, "the array")

@@ -10,13 +10,12 @@ the estimate further. And the sensitivity of the output calibrates noise on the 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
 
 from onesided.arrays import Array
-from onesided.errors import InputError
+from onesided.errors import InputError, warn
 from onesided.panels.panel import Panel
 
 
@@ -46,11 +45,10 @@ def empirical_sensitivity(
     """
     if panel.n_rows < 2:
         raise InputError("one row cannot take the place of another: expected a panel of at least two rows")
-    warnings.warn(
+    warn(
         "an empirical sensitivity is an estimate from below, and noise calibrated by it is not differentially "
         "private; use Privacy(...) for a guarantee",
         NoGuarantee,
-        stacklevel=2,
     )
     rng = np.random.default_rng(rng)
     plain = Panel(panel.indptr, panel.columns, panel.values, panel.n_columns)

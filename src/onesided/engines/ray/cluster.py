@@ -21,7 +21,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -37,7 +36,7 @@ from ray.exceptions import ActorUnschedulableError, ObjectLostError, RayActorErr
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from onesided.engines.threads import THREADS_VARIABLE
-from onesided.errors import InputError, counted
+from onesided.errors import InputError, counted, warn
 
 Ref = Any  # of an object in Ray's store
 Add = Callable[[Any, Any], Any]
@@ -221,11 +220,10 @@ class Cluster:
             _, missing = ray.wait(waited, num_returns=len(waited), timeout=PATIENCE)
             if missing:
                 free, all_there = (look().get("CPU", 0) for look in (ray.available_resources, ray.cluster_resources))
-                warnings.warn(
+                warn(
                     f"for {PATIENCE} s {counted(len(missing), 'result')} of the cluster did not come: work is under "
                     f"way, or waits for {counted(self.threads, 'processor')} of a node ({free:g} of {all_there:g} in "
-                    "all are free), which other work on the cluster may hold; ray status tells",
-                    stacklevel=2,
+                    "all are free), which other work on the cluster may hold; ray status tells"
                 )
                 self._warned_of_waiting = True
         return fetched(results)

@@ -22,6 +22,7 @@ from onesided.panels.panel import Panel
 class NoGuarantee(UserWarning):
     """A number that looks like a privacy guarantee, and is none.
 
+    >>> import warnings
     >>> panel = Panel.from_dense([[1.0, 0.0], [0.0, 3.0]])
     >>> with warnings.catch_warnings(record=True, action="always") as said:
     ...     sensitivity = empirical_sensitivity(lambda rows: rows.to_dense().mean(axis=0), panel)
@@ -37,6 +38,7 @@ def empirical_sensitivity(
 
     An estimate of the sensitivity from below; it warns that no guarantee follows from it.
 
+    >>> import warnings
     >>> panel = Panel.from_dense([[1.0, 0.0], [0.0, 3.0]])
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")

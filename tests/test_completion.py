@@ -6,6 +6,7 @@ import warnings
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -696,3 +697,40 @@ def test_what_memory_cannot_hold_is_refused_before_it_is_formed(monkeypatch):
     with pytest.raises(InputError, match=r"all 12 × 12 entries of T would take .*; ask for \.block or \.at"):
         model.second_moment_.to_dense()
     assert model.impute_at(panel, [0], [1]).shape == (1,)
+
+
+def test_the_noise_taken_off_is_that_of_the_fit_in_memory_and_on_disk(tmp_path):
+    panel = random_panel(0)
+    model = OneSidedCompletion(1, random_state=0, noise_variance=0.01).fit(panel).set_params(noise_variance=0.5)
+    model.save(tmp_path / "model.onesided")
+    again = OneSidedCompletion.load(tmp_path / "model.onesided")
+    for one, other in ((model.second_moment_, again.second_moment_), (model.covariance_, again.covariance_)):
+        np.testing.assert_array_equal(one.to_dense(), other.to_dense())
+    assert again.noise_variance == 0.5
+
+
+def test_the_covariance_is_made_once_and_does_not_travel():
+    model = OneSidedCompletion(1, random_state=0).fit(random_panel(0))
+    assert model.covariance_ is model.covariance_
+    assert "covariance_" not in model.__getstate__()
+    assert model.fit(random_panel(1)).covariance_.panel is not model.second_moment_.panel
+
+
+def test_warnings_of_a_transform_point_to_the_line_that_asked():
+    table = pd.DataFrame({"user": [1.0, 2.0, 3.0], "item": [4.0, 5.0, 7.0], "rating": [3.0, 1.0, 2.0]})
+    for call in ("transform", "fit_transform"):
+        with pytest.warns(UserWarning, match="if its lines are single entries") as seen:
+            getattr(OneSidedCompletion(1, center="columns", diagonal="free", random_state=0).fit(table), call)(table)
+        assert {warning.filename for warning in seen} == {__file__}
+
+
+def test_what_uncertainty_offers():
+    from onesided import uncertainty
+
+    assert {"Bands", "Bootstrap", "bootstrap"} <= set(dir(uncertainty))
+
+
+def test_a_method_without_noise_has_no_best_linear_predictor():
+    space = HajekGD(rank=1, step_size=0.1, iterations=5, random_state=0).fit(random_panel(0)).row_space_
+    with pytest.raises(InputError, match="no model of the noise"):
+        _ = space.predictor

@@ -191,3 +191,8 @@ def test_what_is_not_two_ids_is_refused_with_the_way_to_blocks(ids):
     _, T, _ = build()
     with pytest.raises(InputError, match=r"two column ids, for example T\[3, 7\].*block\(rows, columns\)"):
         T[ids]
+
+
+def test_a_block_takes_positions_in_any_shape():
+    _, T, _ = build()
+    np.testing.assert_array_equal(T.block(*np.ix_([0, 1], [2, 3])), T.block([0, 1], [2, 3]))

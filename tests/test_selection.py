@@ -160,3 +160,8 @@ def test_a_panel_too_wide_to_refine_says_so(monkeypatch):
         model = OneSidedCompletion(random_state=0).fit(panel)
     assert model.refinement_ is None
     assert OneSidedCompletion(rank=1, center="none", diagonal="free", refine="variational").fit(panel).refinement_
+
+
+def test_a_rank_that_is_given_is_checked():
+    with pytest.raises(InputError, match="rank=50 is larger than the panel's 12 columns"):
+        select(random_panel(0), Setting(rank=50), Candidates(centers=("columns", "both")))

@@ -24,6 +24,7 @@ from onesided.panels.files import load_panel, save_panel
 from onesided.storage import archive
 from onesided.storage.atomic import check_output
 from onesided.storage.resume import Notes
+from tests.conftest import random_panel
 
 WEIGHTS = np.linspace(0.5, 2.0, 200)
 TEXTS = np.array([f"column {k} – ü" for k in range(9)], dtype=object)
@@ -480,3 +481,14 @@ def test_notes_are_of_one_work_and_lose_only_what_was_cut(tmp_path: Path) -> Non
     again.remove()
     assert not again
     assert not list(tmp_path.iterdir())
+
+
+def test_a_model_whose_shapes_do_not_agree_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "model.onesided"
+    OneSidedCompletion(1, center="columns", diagonal="free", random_state=0).fit(random_panel(0)).save(path)
+    for factor, found in ((np.ones((9, 2)), r"a factor of shape \(9, 2\)"), (np.ones(12), r"has shape \(12,\)")):
+        stored = archive.read(path, "model")
+        stored.arrays["factor"] = factor
+        archive.write(stored, tmp_path / "other.onesided")
+        with pytest.raises(InputError, match=rf"{found}; expected .* \(found in .*other.onesided\)"):
+            OneSidedCompletion.load(tmp_path / "other.onesided")

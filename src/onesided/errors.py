@@ -1,7 +1,7 @@
 """The one exception a caller can cause, and the words its messages are made of.
 
-A message never spells an option: it has :data:`FOUND` or :data:`EXPECTED` in its place, and whoever shows the message
-spells it, Python as ``non_finite="drop"``, the command line as ``--non-finite drop``.
+A message that tells the caller to pass an option has :data:`FOUND` or :data:`EXPECTED` in its place, and whoever shows
+the message spells it, Python as ``non_finite="drop"``, the command line as ``--non-finite drop``.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def examples(ids: Any, most: int = 3) -> str:
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn the caller of the library: the line shown is the first outside of it, and of decorators."""
+    """Warn the caller of the library: the line shown is the first outside of it, of scikit-learn and of decorators."""
     frame, level = inspect.currentframe(), 1
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(("onesided.", "contextlib")):
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(("onesided.", "contextlib", "sklearn.")):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)

@@ -24,7 +24,7 @@ from onesided.fitting.fit import Auto
 from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.fitting.solvers.spectral import top_eigenpairs
 from onesided.model.axes import principal_axes
-from onesided.model.row_space import RowSpace, without_noise
+from onesided.model.row_space import RowSpace, noiseless
 from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
@@ -118,7 +118,7 @@ class ConvexNuclearNorm(PenaltyChosen, Baseline):
         elif found.Z.rank == self.max_rank < panel.n_columns:
             detail = f"Z was cut off at max_rank={self.max_rank} eigenpairs; raise max_rank or the penalty"
         ended = SolveResult(factor, "limit" if detail else "converged", found.history, steps, detail)
-        return without_noise(factor), ended
+        return noiseless(factor), ended
 
     def _choose(
         self, target: PairTarget, limits: Limits, rng: np.random.Generator, tell: Tell

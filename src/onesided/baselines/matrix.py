@@ -14,7 +14,7 @@ from onesided.baselines.baseline import Baseline
 from onesided.errors import InputError
 from onesided.model.axes import principal_axes
 from onesided.model.imputation import check_positions
-from onesided.model.row_space import RowSpace, without_noise
+from onesided.model.row_space import RowSpace, noiseless
 from onesided.panels.panel import Panel
 
 
@@ -55,7 +55,7 @@ class MatrixBaseline(Baseline):
         weights = np.where(panel.row_counts > 0, panel.row_weights, 0.0)  # of the others nothing was completed
         scaled = A * np.sqrt(weights / weights.sum())[:, None]
         triangle: Array = np.asarray(np.linalg.qr(scaled, mode="r"))
-        return without_noise(principal_axes(B @ triangle.T))
+        return noiseless(principal_axes(B @ triangle.T))
 
     def _loadings(self) -> Array:
         return self.column_factors_

@@ -22,7 +22,7 @@ from onesided.fitting.objective.penalties import nuclear_norm
 from onesided.fitting.solvers.gradient_descent import random_start
 from onesided.fitting.solvers.result import Progress
 from onesided.model.axes import principal_axes
-from onesided.model.row_space import without_noise
+from onesided.model.row_space import noiseless
 from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel import Panel
@@ -97,7 +97,7 @@ class FactoredNuclearNorm(Baseline):
         objective = PairObjective(moments, penalty=self.incoherence, alpha=self.alpha, diagonal_weight=1.0)
         value_and_gradient = partial(penalised, objective, self.penalty)
         solve = descended(value_and_gradient, start, self.learning_rate, self.iterations, progress)
-        return without_noise(principal_axes(solve.factor)), solve
+        return noiseless(principal_axes(solve.factor)), solve
 
 
 def penalised(objective: PairObjective, penalty: float, X: Array) -> tuple[float, Array]:

@@ -12,7 +12,7 @@ from onesided.fitting.moment_solution import moment_solution
 from onesided.fitting.refinement import refine
 from onesided.fitting.setting import Setting, with_weights_as_counts
 from onesided.fitting.solvers.result import Progress, SolveResult
-from onesided.model.row_space import without_noise
+from onesided.model.row_space import noiseless
 from onesided.pairs.column_sums import column_means, column_sums, largest_value
 from onesided.pairs.measured import Measured
 from onesided.panels.panel import Panel
@@ -60,7 +60,7 @@ class Constant(MeansAlone):
         level = float(own.sums.sum() / own.counts.sum())
         mean = np.full(panel.n_columns, level * scale)
         factor = np.full((panel.n_columns, 1), np.sqrt(max(own.mean_product, 0.0)) * scale)
-        return without_noise(factor, mean), SolveResult(factor, "completed", (), 1)
+        return noiseless(factor, mean), SolveResult(factor, "completed", (), 1)
 
 
 class ColumnMeans(MeansAlone):
@@ -101,4 +101,4 @@ class ColumnMeans(MeansAlone):
         else:
             mean = column_means(panel)
         factor = np.zeros((panel.n_columns, 0))
-        return without_noise(factor, mean), SolveResult(factor, "completed", (), 1)
+        return noiseless(factor, mean), SolveResult(factor, "completed", (), 1)

@@ -79,6 +79,11 @@ class AnsweringEstimator(OneSidedEstimator):
         check_is_fitted(self)
         return self.row_space_.covariance(self.second_moment_.panel)
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("covariance_", None)  # it holds the panel again, less the means
+        return state
+
     def _read(self, X: Any, *, reset: bool) -> PanelLike:
         is_path, is_dataset = isinstance(X, (str, PathLike)), type(X).__module__.startswith("ray.data")
         if (is_path or is_dataset) and self.engine == "ray":
@@ -86,7 +91,7 @@ class AnsweringEstimator(OneSidedEstimator):
         if is_path or is_dataset:
             raise InputError(
                 f"found {'the path ' + str(X) if is_path else 'a dataset of Ray'}, which engine='ray' reads; with "
-                "engine='local' give a panel: PanelLike.from_table of a table, load_packed of a packed panel"
+                "engine='local' give a panel: Panel.from_table of a table, load_packed of a packed panel"
             )
         return super()._read(X, reset=reset)
 

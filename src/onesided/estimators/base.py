@@ -30,7 +30,8 @@ Unknown = Literal["refuse", "drop"]
 class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A scikit-learn transformer over a fitted row space; subclasses fit it and predict rows.
 
-    ``row_space_`` is the model. The other fitted attributes are views of it, or say how it was found.
+    ``row_space_`` is the model. The other fitted attributes are views of it, or say how it was found. A method without
+    a model of the noise predicts rows in its own way, and its T may leave the means out.
     """
 
     random_state: Any
@@ -103,7 +104,7 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             try:
                 return as_panel(X)
             except InputError as error:
-                raise InputError(f"{error} (these are options of Panel.from_sparse: make the panel first)") from error
+                raise error.followed_by(" (these are options of Panel.from_sparse: make the panel first)") from error
         if column_names(X) is not None:
             if reset or self.row_space_.column_ids is None or hasattr(self, "feature_names_in_"):
                 validate_data(self, X, reset=reset, skip_check_array=True)

@@ -32,7 +32,7 @@ from onesided.fitting.solvers.gradient_descent import gradient_descent, random_s
 from onesided.fitting.solvers.result import Progress
 from onesided.fitting.solvers.spectral import top_eigenpairs
 from onesided.model.imputation import LeastSquares, check_positions
-from onesided.model.row_space import RowSpace, without_noise
+from onesided.model.row_space import RowSpace, noiseless
 from onesided.model.second_moment import SecondMoment
 from onesided.pairs.moments import PairMoments
 from onesided.panels.panel_like import PanelLike
@@ -136,7 +136,7 @@ class HajekGD(OneSidedEstimator):
             self.solve_ = replace(solve, factor=host(solve.factor))
             if self.solve_.status == "diverged":
                 raise InputError(f"{self.solve_.message}; try step_size={stable_step(moments, rng):.1g}")
-            self._hold(without_noise(self.solve_.factor).measured_on(there), panel.at_home(), moments)
+            self._hold(noiseless(self.solve_.factor).measured_on(there), panel.at_home(), moments)
             warn_of_parts(self.measured_)
             values, vectors = top_eigenpairs(self.second_moment_.algorithm1, self.rank, rng)
         signs = np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(self.rank)])

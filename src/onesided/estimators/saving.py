@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -51,6 +51,8 @@ def load_model(cls: type[Model], path: str | os.PathLike[str]) -> Model:
         raise InputError(f"{path} holds a {archive.settings.get('estimator')}; load it with that class")
     try:
         return _restored(cls, archive)
+    except InputError as error:
+        raise error.followed_by(f" (found in {path})") from error
     except (KeyError, TypeError) as error:
         raise InputError(f"{path} is incomplete: {error} is missing or of the wrong kind") from error
 
@@ -69,7 +71,7 @@ def _restored(cls: type[Model], archive: Archive) -> Model:
     solve = settings["solve"]
     model.solve_ = SolveResult(space.factor, solve["status"], tuple(solve["history"]), solve["passes"], solve["detail"])
     model._restore(settings["fitted"])
-    model._hold(replace(space, measurement_noise=parameters.get("noise_variance")), stored_panel(archive))
+    model._hold(space, stored_panel(archive))
     return model
 
 

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Required, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -46,12 +46,14 @@ from onesided.fitting.moment_solution import moment_objective, moment_solution
 from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.setting import Center, Setting, check_fittable
 from onesided.fitting.solvers.lbfgs import lbfgs
-from onesided.model.uncertainty import Bootstrap
+from onesided.model.uncertainty import Bands, Bootstrap
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
 from onesided.panels.positions import checked_positions
 
 Replicated = Callable[[int, int], None]  # called with the replicates made so far and their number in all
+
+__all__ = ["Bands", "Bootstrap", "bootstrap"]  # what ``onesided.uncertainty`` offers
 
 RIDGE = 0.1  # of the sampling noise: it hardly shrinks what is there, and keeps what is not from growing
 FITTED = 1e-10  # share of the loss still to be had when the fit to all rows ends
@@ -62,9 +64,8 @@ MOST_BYTES = 1 << 30
 
 
 class Model(TypedDict, total=False):
-    """What the moment estimator is fitted with, beside its ridge."""
+    """What the moment estimator is fitted with, beside rank and ridge."""
 
-    rank: Required[int]
     center: Center
     diagonal: Diagonal
     weight_exponent: float
@@ -73,6 +74,7 @@ class Model(TypedDict, total=False):
 def bootstrap(
     panel: PanelLike,
     *,
+    rank: int,
     replicates: int = 50,
     columns: Any = None,
     rng: int | np.random.Generator = 0,
@@ -85,6 +87,8 @@ def bootstrap(
     ----------
     panel : Panel
         At least ten of its rows must have two entries and a positive weight.
+    rank : int
+        That of the model.
     replicates : int
     columns : positions, optional
         Keep the replicates' loadings of these columns only, for :meth:`Bootstrap.entries`; all where not given, none
@@ -94,9 +98,9 @@ def bootstrap(
     progress : callable, optional
         Called after each replicate with the number made and the number in all.
     **model
-        Those of the model: ``rank``, which must be given, ``center`` ("columns" by default), ``diagonal`` ("free") and
-        ``weight_exponent`` (−0.5). Its ridge is not among them: bands are for what is not shrunk, and an eigenvalue
-        that the model shrinks may lie below its band.
+        The model's ``center`` ("columns" by default), ``diagonal`` ("free") and ``weight_exponent`` (−0.5). Its ridge
+        is not among them: bands are for what is not shrunk, and an eigenvalue that the model shrinks may lie below
+        its band.
 
     Examples
     --------
@@ -106,7 +110,7 @@ def bootstrap(
     >>> np.all((bands.lower < bands.estimate) & (bands.estimate < bands.upper))
     np.True_
     """
-    setting = Setting(**model, refined=False, ridge=RIDGE, tol=FITTED, max_passes=MOST_PASSES)
+    setting = Setting(rank, **model, refined=False, ridge=RIDGE, tol=FITTED, max_passes=MOST_PASSES)
     check_choice("center", setting.center, ("none", "columns", "both"))
     usable = int(np.count_nonzero(panel.row_weights[panel.row_counts > 1]))
     if usable < FEWEST_ROWS:
@@ -114,7 +118,7 @@ def bootstrap(
             f"{counted(usable, 'row')} with two entries and a positive weight; a bootstrap over rows needs at least "
             f"{FEWEST_ROWS}"
         )
-    rank, rng = setting.rank, np.random.default_rng(rng)
+    rng = np.random.default_rng(rng)
     check_fittable(panel, rank)
     kept = _kept_columns(panel, columns, rank, replicates)
     if panel.dtype != np.float64:  # replicates differ by little: single precision could not tell them from the whole

@@ -35,7 +35,7 @@ def moment_solution(
 ) -> Fit:
     """Minimise the precision-weighted loss over the rows of a panel, from a spectral start.
 
-    The caller has checked that the panel can be fitted (:func:`onesided.fitting.setting.check_fittable`).
+    The caller checks that the panel can be fitted (:func:`onesided.fitting.setting.check_fittable`).
 
     >>> from onesided import Panel
     >>> setting = Setting(1, center="none", ridge=0.0)

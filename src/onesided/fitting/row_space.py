@@ -8,7 +8,7 @@ import numpy as np
 
 from onesided.fitting.moment_solution import moment_solution
 from onesided.fitting.refinement import PASSES, refine
-from onesided.fitting.setting import Fit, Setting
+from onesided.fitting.setting import Fit, Setting, check_fittable
 from onesided.fitting.solvers.result import Progress
 from onesided.panels.panel_like import PanelLike
 from onesided.storage.checkpoint import NOWHERE, Work
@@ -32,6 +32,7 @@ def fit_row_space(
     >>> fit_row_space(panel, Setting(1, refined=False), rng=0).solve.status
     'converged'
     """
+    check_fittable(panel, setting.rank)
     start = replace(setting, tol=max(setting.tol, COARSE)) if setting.refined else setting
     solution = moment_solution(panel, start, rng=rng, progress=progress, work=work)
     if not setting.refined:

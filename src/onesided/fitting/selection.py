@@ -38,7 +38,7 @@ from onesided.fitting.moment_solution import NOISE_FLOOR
 from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.refinement import MEMORY, working_memory
 from onesided.fitting.row_space import fit_row_space
-from onesided.fitting.setting import Center, Setting, check_fittable
+from onesided.fitting.setting import Center, Setting
 from onesided.fitting.solvers.result import Progress, begin
 from onesided.pairs.column_sums import column_means, column_sums
 from onesided.panels.panel_like import PanelLike
@@ -141,8 +141,9 @@ def select(
     checkpoint: Checkpoint | None = None,
 ) -> Selection:
     """Choose what is left open among the candidates; ``setting`` fixes the rest.
-    ``rule="one-standard-error"`` takes, of all that score within one standard error of
-    the best, the one of lowest rank. With either rule rank 0 is taken where it scores within two.
+
+    ``rule="one-standard-error"`` takes, of all that score within one standard error of the best, the one of lowest
+    rank. With either rule rank 0 is taken where it scores within two.
 
     >>> from onesided import synthetic
     >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 30, 2, rng=0), 6, rng=1)
@@ -248,7 +249,6 @@ class _Search:
         rows, weights, held_out = self.folds[fold], self.panel.row_weights.copy(), np.zeros(self.panel.n_rows)
         held_out[rows], weights[rows] = weights[rows], 0.0
         train = self.panel.with_row_weights(weights)
-        check_fittable(train)
         work = self.checkpoint.work(f"rank {setting.rank} {setting.center} {setting.diagonal} fold {fold}")
 
         def score() -> dict[str, Any]:

@@ -24,7 +24,10 @@ def add_row_space(archive: Archive, space: RowSpace) -> None:
     counts = {"blend": space.blend.pairs, "mean_blend": space.blend.means, "row_pull": space.row_noise.shrinkage}
     fitted = {name: count if np.isfinite(count) else None for name, count in counts.items()}  # JSON has no infinity
     archive.settings.setdefault("fitted", {}).update(
-        fitted, row_level=space.row_noise.level, row_variance=space.row_variance
+        fitted,
+        row_level=space.row_noise.level,
+        row_variance=space.row_variance,
+        measurement_noise=None if space.measurement_noise is None else np.asarray(space.measurement_noise).tolist(),
     )
 
 
@@ -46,4 +49,5 @@ def stored_row_space(archive: Archive) -> RowSpace:
         Blend(count("blend"), count("mean_blend")),
         Measured(*(arrays[f"measured.{name}"] for name in MEASURED)),
         archive.ids.get("columns"),
+        fitted.get("measurement_noise", archive.settings.get("parameters", {}).get("noise_variance")),
     )

@@ -36,7 +36,7 @@ import numpy as np
 from onesided.arrays import Array, host
 from onesided.engines.cpu import CpuEngine
 from onesided.engines.engine import Engine, engine_for
-from onesided.engines.placement import placed_like
+from onesided.engines.placement import place_of, placed_like
 from onesided.engines.threads import cut, in_order
 from onesided.errors import InputError
 from onesided.kernels import cpu
@@ -110,7 +110,7 @@ class BestLinearPredictor:
                 variance = np.where(self.reaches(some), variance, self._variance(*self._elsewhere(q, covariance)))
             deviation[rows] = np.sqrt(space.noise_variance + variance) * scales[:, None]
         deviation[observed_positions(panel)] = 0.0
-        return self._filled(panel, coordinates), deviation
+        return self._filled(panel, coordinates) if place_of(panel) is None else self._impute(panel), deviation
 
     def _filled(self, panel: Panel, q: Array) -> Array:
         space = self.space

@@ -52,11 +52,12 @@ def best_unseen(space: RowSpace, panel: PanelLike, n: int) -> list[Array]:
     entries nothing is known but the means: they are left out too.
     """
     best: list[Array] = []
+    predictor = space.predictor
     step = max(1, CHUNK // max(1, panel.n_columns))
     for first in range(0, panel.n_rows, step):
         some = placed_like(panel.take_rows(np.arange(first, min(first + step, panel.n_rows))), panel)
-        values = space.predictor.impute(some)
-        allowed = space.known_of_columns.supported & space.predictor.reaches(some)
+        values = predictor.impute(some)
+        allowed = space.known_of_columns.supported & predictor.reaches(some)
         allowed[np.repeat(np.arange(some.n_rows), some.row_counts), some.columns] = False
         for row, unseen in zip(values, allowed, strict=True):
             at = np.flatnonzero(unseen)

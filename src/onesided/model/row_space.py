@@ -51,7 +51,7 @@ class RowSpace:
     column_ids : array of d, optional
         None where columns go by position.
     measurement_noise : float or array of d, optional
-        Known variance of the measurement noise, which T is to be without.
+        Known variance of the measurement noise, subtracted from the diagonal of T.
 
     Examples
     --------
@@ -76,6 +76,8 @@ class RowSpace:
     measurement_noise: Any = None
 
     def __post_init__(self) -> None:
+        if self.factor.ndim != 2:
+            raise InputError(f"the factor of a row space has shape {self.factor.shape}; expected columns × rank")
         d, k = len(self.mean), self.rank + self.n_common + 1
         shapes = {
             "a mean": (self.mean, (d,)),
@@ -137,9 +139,11 @@ class RowSpace:
         """The same row space with what a panel measures of its columns, and with their ids."""
         return replace(self, measured=measured or Measured.from_panel(panel), column_ids=panel.given_column_ids)
 
-    @cached_property
+    @property
     def predictor(self) -> BestLinearPredictor:
-        """The best linear predictor of rows."""
+        """A best linear predictor of rows, which keeps the columns where passes run for as long as it lives."""
+        if not self.noise_variance.any():
+            raise InputError("this row space has no model of the noise, which the best linear predictor needs")
         return BestLinearPredictor(self)
 
     def components(self, array: Callable[[Array], Any] = np.asarray) -> tuple[Array, Array]:
@@ -177,7 +181,6 @@ class RowSpace:
         )
 
 
-def without_noise(factor: Array, mean: Array | None = None) -> RowSpace:
+def noiseless(factor: Array, mean: Array | None = None) -> RowSpace:
     """The row space of a method that has no model of the noise, and perhaps no means."""
-    nothing = np.zeros(len(factor))
-    return RowSpace(nothing if mean is None else mean, factor, nothing)
+    return RowSpace(np.zeros(len(factor)) if mean is None else mean, factor, np.zeros(len(factor)))

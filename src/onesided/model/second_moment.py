@@ -245,7 +245,7 @@ class SecondMoment(LinearOperator):
         return 0.0 if self.output == "algorithm1" else np.inf
 
     def _positions(self, positions: Iterable[int]) -> Array:
-        return checked_positions(positions, self.shape[0], "column", instead="use [i, j] for ids")
+        return checked_positions(np.asarray(positions).ravel(), self.shape[0], "column", instead="use [i, j] for ids")
 
     @cached_property
     def _moments(self) -> PairMoments:

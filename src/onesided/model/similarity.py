@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from onesided.arrays import Array
+from onesided.model.imputation import BestLinearPredictor
 from onesided.model.row_space import RowSpace
 from onesided.model.second_moment import SecondMoment
 from onesided.panels.ids import plain_id
@@ -94,23 +95,23 @@ def deviations(space: RowSpace) -> Array:
 
 
 def standard_errors(space: RowSpace, panel: PanelLike, column: int, others: Array, rng: np.random.Generator) -> Array:
-    """Of ρ of a column with others."""
-    X, s = space.factor, deviations(space)
-    own = _covariance(space, panel, column, rng)
-    variance = [X[j] @ own @ X[j] + X[column] @ _covariance(space, panel, j, rng) @ X[column] for j in others]
+    """The standard errors of ρ of a column with others."""
+    X, s, predictor = space.factor, deviations(space), space.predictor
+    C = _covariance(predictor, panel, column, rng)
+    variance = [X[j] @ C @ X[j] + X[column] @ _covariance(predictor, panel, j, rng) @ X[column] for j in others]
     return np.asarray(np.sqrt(np.array(variance)) / (s[column] * s[others]))
 
 
-def _covariance(space: RowSpace, panel: PanelLike, column: int, rng: np.random.Generator) -> Array:
+def _covariance(predictor: BestLinearPredictor, panel: PanelLike, column: int, rng: np.random.Generator) -> Array:
     """C of a column's loadings."""
-    X = space.factor
+    space, X = predictor.space, predictor.space.factor
     having = panel.rows_having(column)
     having = having[panel.row_weights[having] > 0]
     drawn = having if len(having) <= ROWS else np.sort(rng.choice(having, ROWS, replace=False))
     size = np.mean(X**2, axis=0)
     information = np.diag(1.0 / np.where(size > 0, size, 1.0))
     if len(drawn):
-        z, S = space.predictor.posteriors(_without(panel.take_rows(drawn), column))
+        z, S = predictor.posteriors(_without(panel.take_rows(drawn), column))
         y = space.loadings[column]
         noise = space.noise_variance[column] + np.einsum("a,uab,b->u", y, S, y)
         q, weights = z[:, space.n_common :], panel.row_weights[drawn] * (len(having) / len(drawn))

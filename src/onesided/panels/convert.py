@@ -154,4 +154,4 @@ def wide_table(table: Any, names: list[Any]) -> tuple[Array, Array | None, Array
     try:
         return numbers, check_ids(index, len(numbers), "row"), column_ids
     except InputError as error:
-        raise InputError(f"{error}; they are the table's index, which reset_index(drop=True) leaves out") from error
+        raise error.followed_by("; they are the table's index, which reset_index(drop=True) leaves out") from error

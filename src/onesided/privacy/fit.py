@@ -32,7 +32,7 @@ from onesided.privacy.plan import Privacy
 def fit_privately(
     panel: PanelLike, options: Options, privacy: Privacy, rng: np.random.Generator, progress: Progress | None = None
 ) -> tuple[Outcome, Account]:
-    """Fit an admitted panel, and say what that has cost; ``rng`` is for what is public alone, the start.
+    """Fit an admitted panel, and say what that has cost; ``rng`` seeds only the solver's start, which is public.
 
     The outcome holds what was released and nothing else.
     """
@@ -50,7 +50,7 @@ def fit_privately(
 
 
 def _affordable(options: Options, n_columns: int) -> Setting:
-    """The setting given, where nothing is asked for that the budget does not pay."""
+    """The setting given; refuse options that the budget does not cover."""
     if options.rank == "auto":
         raise InputError(
             f"{FOUND} tries many ranks on the same rows, which no part of the budget pays for: give a rank, "

@@ -104,7 +104,7 @@ class RowObjective:
         """
         blocks = self.engine.curvature(X)
         own = X[:, :, None] * X[:, None, :]
-        slack = self.ridge + 0 * self.counts
+        slack = namespace(self.counts).full_like(self.counts, self.ridge)
         if self.diagonal == "free":
             blocks = blocks - self.counts[:, None, None] * own
         else:

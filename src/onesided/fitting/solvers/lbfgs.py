@@ -136,7 +136,7 @@ def _state(X: Any, loss: float, gradient: Any, passes: int, history: list[float]
 def _direction(gradient: Any, pairs: Pairs, metric: Metric, large: bool) -> Any:
     """The two-loop recursion: the inverse Hessian implied by ``pairs``, begun from ``metric``."""
     xp = namespace(gradient)
-    q = xp.asarray(gradient, dtype=xp.float32) if large else 1.0 * gradient
+    q = xp.asarray(gradient, dtype=xp.float32) if large else xp.asarray(gradient, copy=True)
     shares = []
     for s, y, inverse in reversed(pairs):
         share = inverse * inner(s, q)

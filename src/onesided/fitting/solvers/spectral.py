@@ -58,7 +58,7 @@ def _balanced(objective: RowObjective, products: Products) -> Products:
     """What multiplies K with the columns of a matrix."""
     damped = damped_counts(objective)
     root, total = damped**0.5, objective.pair_counts.sum()
-    own = 0 * root
+    own = namespace(root).zeros_like(root)
     if objective.diagonal == "fit":
         own = damped * objective.own / namespace(root).where(objective.counts > 0, objective.counts, 1.0)
     return lambda V: products(V / root[:, None]) * (total / root)[:, None] + own[:, None] * V
@@ -80,7 +80,7 @@ def _at_best_length(objective: RowObjective, axes: Any, values: Array, rng: np.r
 
 
 def _away_from_zero(objective: RowObjective, rank: int, rng: np.random.Generator) -> Any:
-    own = objective.own if objective.diagonal == "fit" else 0 * objective.counts
+    own = objective.own if objective.diagonal == "fit" else namespace(objective.counts).zeros_like(objective.counts)
     products = _products(objective)
     values, vectors = _top(objective, lambda V: products(V) + own[:, None] * V, rank, rng)
     return _at_best_length(objective, vectors, values - objective.ridge, rng)

@@ -531,7 +531,7 @@ def test_a_cluster_that_is_not_there_is_named(monkeypatch):
 
 
 def test_a_path_needs_the_engine(tmp_path):
-    with pytest.raises(InputError, match="which engine='ray' reads; .* give a panel: Panel.from_table"):
+    with pytest.raises(InputError, match=r"which engine='ray' reads; .* give a panel: Panel.from_table"):
         OneSidedCompletion(1).fit(str(tmp_path))
 
 

@@ -734,3 +734,8 @@ def test_a_method_without_noise_has_no_best_linear_predictor():
     space = HajekGD(rank=1, step_size=0.1, iterations=5, random_state=0).fit(random_panel(0)).row_space_
     with pytest.raises(InputError, match="no model of the noise"):
         _ = space.predictor
+
+
+def test_values_whose_squares_vanish_are_refused_with_the_remedy():
+    with pytest.raises(InputError, match="their squares vanish; rescale them"):
+        OneSidedCompletion(1, random_state=0).fit(random_panel(0).to_dense() * 1e-170)

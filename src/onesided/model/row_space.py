@@ -143,7 +143,10 @@ class RowSpace:
     def predictor(self) -> BestLinearPredictor:
         """A best linear predictor of rows, which keeps the columns where passes run for as long as it lives."""
         if not self.noise_variance.any():
-            raise InputError("this row space has no model of the noise, which the best linear predictor needs")
+            raise InputError(
+                "the noise variance is zero in every column, and the best linear predictor divides by it: the method "
+                "has no model of the noise, or the values are so small that their squares vanish; rescale them"
+            )
         return BestLinearPredictor(self)
 
     def components(self, array: Callable[[Array], Any] = np.asarray) -> tuple[Array, Array]:

@@ -623,7 +623,7 @@ def put(name: str, text: str) -> None:
     """Replace one part of the page, or add it in its place."""
     page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     parts = dict(re.findall(r"<!-- begin (\w+) -->\n(.*?)\n<!-- end \1 -->", page, re.DOTALL)) | {name: text}
-    ordered = [one for one in ("head", *SECTIONS) if one in parts]
+    ordered = [one for one in dict.fromkeys(("head", *SECTIONS, *parts)) if one in parts]  # units.py has its own
     blocks = [f"<!-- begin {one} -->\n{parts[one]}\n<!-- end {one} -->\n" for one in ordered]
     PAGE.write_text("\n".join(blocks), encoding="utf-8")
 

@@ -56,8 +56,8 @@ def loopback() -> int:
 
 
 def model_bytes(others: int, d: int, rank: int, itemsize: int) -> int:
-    """Of a pass: the factor, as precise as the values, and the centre go to all other nodes, gradients come back."""
-    return others * d * (itemsize * rank + 8 + 8 * rank)
+    """Of a pass: the factor, as precise as the values, center and scale go to all other nodes, gradients come back."""
+    return others * d * (itemsize * rank + 16 + 8 * rank)
 
 
 def passes() -> None:
@@ -65,7 +65,7 @@ def passes() -> None:
     for d in (20_000, 200_000):
         panel = skewed_panel(2_000_000, d, 10.0)
         rng = np.random.default_rng(0)
-        X, center = 0.1 * rng.standard_normal((d, RANK)), np.full(d, 3.5)
+        X, center, scale = 0.1 * rng.standard_normal((d, RANK)), np.full(d, 3.5), np.full(d, 5.0)
         for number, cpus in ((1, 2), (2, 1), (3, 1)):
             with nodes(number, cpus, 1000):
                 there, here = engine_for(distribute(panel, current())), engine_for(panel)
@@ -75,7 +75,7 @@ def passes() -> None:
                     before = loopback()
                     for kept, engine in zip(taken, (there, here), strict=True):
                         began = perf_counter()
-                        engine.row_pass(X, center, 5.0, 0.01)
+                        engine.row_pass(X, center, scale, 0.01)
                         kept.append(perf_counter() - began)
                         if engine is there:
                             moved.append(loopback() - before)
@@ -97,11 +97,11 @@ def traffic() -> None:
             panel = skewed_panel(10_000, d, 10.0)
             for rank in (10, 30):
                 engine = engine_for(distribute(panel, current()))
-                X, center = np.full((d, rank), 0.1), np.full(d, 3.5)
+                X, center, scale = np.full((d, rank), 0.1), np.full(d, 3.5), np.full(d, 5.0)
                 taken, moved = [], []
                 for _ in range(TURNS + 2):
                     before, began = loopback(), perf_counter()
-                    engine.row_pass(X, center, 5.0, 0.01)
+                    engine.row_pass(X, center, scale, 0.01)
                     taken.append(perf_counter() - began)
                     moved.append(loopback() - before)
                 ms, size = 1e3 * float(np.median(taken[2:])), int(np.median(moved[2:]))

@@ -84,7 +84,7 @@ def main() -> None:
             for rank in RANKS:
                 X = rng.normal(size=(D, rank)).astype(np.float32)
                 rows = Rows.of(panel.indptr, panel.columns, panel.values, panel.row_weights)
-                arguments = (rows, 1.0, cpu.lines(X, np.zeros(D), np.float32))
+                arguments = (rows, cpu.lines(X, np.zeros(D), np.ones(D), np.float32))
                 alone, multiply, single, double = medians(
                     lambda arguments=arguments: cpu.row_pass(*arguments),
                     lambda: square @ square,

@@ -91,7 +91,7 @@ class Problem:
         """The factor that the library finds on another panel of these columns, in the units of this problem."""
         other = Problem(panel, self.rank, **self.options)
         X = other.start() if X is None else X
-        X = lbfgs(other, X, tol=tol) * (other.objective.scale / self.objective.scale)
+        X = lbfgs(other, X, tol=tol) * (other.objective.unit / self.objective.unit)
         self.passes += other.passes * panel.n_entries / self.panel.n_entries
         return X
 
@@ -282,7 +282,7 @@ def stochastic(problem: Problem, parts: int = 10, longest: float = 0.3) -> None:
         options = problem.options | {"center": "none"}
         objective = moment_objective(part, Setting(0, **options))[1]
         # The same loss for a part of the rows: units, weights, row effect and ridge are those of the whole.
-        unit = whole.scale / objective.scale
+        unit = whole.unit / objective.unit
         weight = largest_weight(part) / largest_weight(panel)
         objective.row_variance, objective.ridge = whole.row_variance * unit**2, whole.ridge / parts * unit**2 / weight
         gradient = parts * weight * objective.value_and_gradient(X * unit)[1] / unit**3

@@ -39,7 +39,7 @@ def measure(name: str, panel: Panel) -> None:
         _, objective = moment_objective(panel, Setting(rank, center="both"))
         rows = Rows(panel, start.mean)
         columns = _Columns.start(start, rows, "both")
-        X, seconds = start.factor / objective.scale, np.empty((TURNS + 1, 3))
+        X, seconds = start.factor / objective.scale[:, None], np.empty((TURNS + 1, 3))
         for turn in range(TURNS + 1):  # the first compiles
             began = perf_counter()
             objective.value_and_gradient(X)

@@ -157,9 +157,38 @@ def test_fit_does_what_the_library_does(home: Path, tmp_path: Path) -> None:
     loaded = OneSidedCompletion.load(tmp_path / "m")
     assert np.array_equal(loaded.factor_, model.factor_)
     assert loaded.get_params() == model.get_params()
-    np.testing.assert_allclose(result["eigenvalues"], model.eigenvalues_)
+    scaled = model.factor_ / model.scales_[:, None]  # these columns count as having units of their own
+    np.testing.assert_allclose(result["eigenvalues"], np.linalg.svd(scaled, compute_uv=False) ** 2, rtol=1e-6)
+    alike = succeed("fit", home / "table.csv", "-o", tmp_path / "m", *options, "--scale", "none")
+    np.testing.assert_allclose(alike["eigenvalues"], OneSidedCompletion.load(tmp_path / "m").eigenvalues_)
     assert (result["rows"], result["columns"], result["entries"], result["rank"]) == (80, 8, 320, 3)
     assert (result["solver"], result["model"]) == ("converged", str(tmp_path / "m"))
+
+
+@pytest.mark.parametrize("scale", ["auto", "none"])
+def test_fit_says_that_columns_have_units_of_their_own(write: Any, tmp_path: Path, scale: str) -> None:
+    factors = {"gin": 1e-6, "tea": 1e6}
+    mixed = [(u, j, factors.get(j, 1.0) * v) for u, j, v in zip(*entries(), strict=True)]
+    table = write(HEADER + "".join(f"{u},{j},{v!r}\n" for u, j, v in mixed))
+    found = succeed("fit", table, "-o", tmp_path / "m", "--scale", scale)
+    model, units = OneSidedCompletion.load(tmp_path / "m"), found["units"]
+    assert model.scale == scale
+    if scale == "none":
+        assert units.pop("smallest_column") == units.pop("largest_column") == "ale"
+        assert units == {"own": False, "smallest": 1.0, "largest": 1.0, "held_out": "values", "variances": "values"}
+        assert "units" not in run("fit", table, "-o", tmp_path / "m", "--scale", scale).stdout
+        return
+    assert (units["own"], units["smallest_column"], units["largest_column"]) == (True, "gin", "tea")
+    assert (units["smallest"], units["largest"]) == (model.scales_.min(), model.scales_.max())
+    assert (units["held_out"], units["variances"]) == ("scales", "scales")
+    scaled = model.factor_ / model.scales_[:, None]
+    expected = np.linalg.svd(scaled, compute_uv=False) ** 2
+    np.testing.assert_allclose(found["eigenvalues"], expected)
+    assert found["noise_variance"] == pytest.approx(np.mean(model.noise_variance_ / model.scales_**2))
+    printed = run("fit", table, "-o", tmp_path / "m").stdout
+    said = f"run from {units['smallest']:.3g} ('gin') to {units['largest']:.3g} ('tea'); variances below are in squares"
+    assert said in printed
+    assert f"{found['held_out_rmse']:.4g}, in units of the columns' scales\n" in printed
 
 
 @pytest.mark.parametrize("name", ["t.tsv", "t.csv.gz", "t.dat.xz", "t.parquet"])

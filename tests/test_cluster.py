@@ -120,28 +120,30 @@ def test_every_pass_is_that_of_one_machine(cluster, panel, dtype, weighted):
     there = distribute(here, cluster)
     assert len(there.shards.blocks) == 3
     one, other = engine_for(there), engine_for(here)
-    other.row_pass(np.ones((40, 3)), np.zeros(40), 1.0, 0.5)  # compiled once, here, and not by all workers
+    other.row_pass(np.ones((40, 3)), np.zeros(40), np.ones(40), 0.5)  # compiled once, here, and not by all workers
     X, V, center = rng.standard_normal((40, 3)), rng.standard_normal((40, 2)), rng.standard_normal(40)
+    scale = rng.uniform(0.5, 2.0, 40)
     near = {"rtol": 1e-4 if dtype == np.float32 else 1e-9, "atol": 1e-4 if dtype == np.float32 else 1e-9}
     assert one.largest_value() == other.largest_value()
     np.testing.assert_allclose(one.column_means(), other.column_means(), rtol=1e-12, atol=1e-14)
-    for found, expected in zip(one.column_sums(center, 2.0), other.column_sums(center, 2.0), strict=True):
+    for found, expected in zip(one.column_sums(center, scale), other.column_sums(center, scale), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
     for exact in (False, True):
-        found, expected = (each.row_pass(X, center, 2.0, 0.5, exact) for each in (one, other))
+        found, expected = (each.row_pass(X, center, scale, 0.5, exact) for each in (one, other))
         assert found[0] == pytest.approx(expected[0], rel=near["rtol"])
         np.testing.assert_allclose(found[1], expected[1], rtol=near["rtol"], atol=near["rtol"] * np.abs(found[1]).max())
         assert found[1].flags.writeable
-    for method, arguments in {"curvature": (X,), "gram_product": (V, center, 2.0, 0.5)}.items():
+    for method, arguments in {"curvature": (X,), "gram_product": (V, center, scale, 0.5)}.items():
         found, expected = (getattr(each, method)(*arguments) for each in (one, other))
         np.testing.assert_allclose(found, expected, rtol=near["rtol"], atol=near["rtol"] * np.abs(expected).max())
     np.testing.assert_array_equal(one.linked_columns(), other.linked_columns())
     noise, spread_of_columns = np.full(40, 0.5), np.tile(np.eye(4)[np.tril_indices(4)] * 0.01, (40, 1))
+    of_rows = rng.standard_normal(3), np.cov(rng.standard_normal((3, 20)))
     sums, scores, halves = [], [], []
     for each in (one, other):
-        columns = each.prepare_columns(center, X, noise, spread_of_columns.astype(dtype))
+        columns = each.prepare_columns(center, X, noise, spread_of_columns.astype(dtype), scale, *of_rows)
         sums.append(each.posterior_sums(columns))
-        scores.append(each.leave_one_out(each.prepare_columns(center, X, noise, None, exact=True)))
+        scores.append(each.leave_one_out(each.prepare_columns(center, X, noise, None, scale, exact=True)))
         halves.append(np.concatenate(list(each.row_posteriors(columns))))
     for name in ("second", "first", "squares", "total"):
         found, expected = (getattr(each, name) for each in sums)
@@ -449,11 +451,12 @@ def test_gpus_hold_shards_and_may_die(nodes, cluster, panel, monkeypatch):
     cluster.look()
     there = distribute(panel, cluster, "cuda", GpuOptions(rank=3))
     assert [slot.gpu for slot in there.shards.planned] == [0, 1]
-    X, center = np.random.default_rng(0).standard_normal((40, 3)), np.zeros(40)
-    expected = engine_for(panel).row_pass(X, center, 1.0, 0.0)[1]
+    rng = np.random.default_rng(0)
+    X, *around = rng.standard_normal((40, 3)), np.zeros(40), rng.uniform(0.5, 2.0, 40)
+    expected = engine_for(panel).row_pass(X, *around, 0.0)[1]
 
     def same():
-        found = engine_for(there).row_pass(X, center, 1.0, 0.0)[1]
+        found = engine_for(there).row_pass(X, *around, 0.0)[1]
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
 
     same()

@@ -222,7 +222,7 @@ def test_a_column_never_observed_is_unsupported_and_finite():
         assert np.isfinite(model.impute(dense)).all()
     moments = OneSidedCompletion(rank=2, center="columns", diagonal="free", refine="none").fit(dense)
     assert moments.mean_[4] == pytest.approx(np.nanmean(dense))
-    refined = OneSidedCompletion(rank=2, center="columns", diagonal="free").fit(dense)
+    refined = OneSidedCompletion(rank=2, center="columns", diagonal="free", scale="none").fit(dense)
     assert refined.mean_[4] == pytest.approx(np.delete(refined.mean_, 4).mean(), abs=1e-3)
     assert moments.noise_variance_[4] > moments.noise_variance_[0]  # nothing is explained there
     assert refined.noise_variance_[4] > 0.95 * np.delete(refined.noise_variance_, 4).mean()
@@ -312,7 +312,7 @@ def test_components_have_their_largest_entry_positive(mixture, model):
 def test_rows_weigh_by_their_number_of_entries():
     panel = random_panel(1, n=400)
     by_hand = panel.with_row_weights(np.maximum(panel.row_counts, 1) ** 0.7)
-    settings = {"rank": 2, "center": "none", "diagonal": "free", "refine": "none", "random_state": 0}
+    settings = {"rank": 2, "center": "none", "diagonal": "free", "refine": "none", "scale": "none", "random_state": 0}
     model = OneSidedCompletion(**settings, weight_exponent=0.7).fit(panel)
     same = OneSidedCompletion(**settings, weight_exponent=0.0).fit(by_hand)
     np.testing.assert_allclose(model.factor_, same.factor_, rtol=1e-6, atol=1e-9)
@@ -326,9 +326,10 @@ def test_the_score_is_its_formula():
     T = np.outer(model.mean_, model.mean_) + model.factor_ @ model.factor_.T
     total = weight = 0.0
     for v, w in zip(panel.to_dense(), panel.row_weights, strict=True):
-        E = (T - np.outer(v, v)) ** 2
+        E = ((T - np.outer(v, v)) / np.outer(model.scales_, model.scales_)) ** 2
         np.fill_diagonal(E, np.nan)
         total, weight = total + w * np.nansum(E), weight + w * np.sum(~np.isnan(E))
+    assert np.ptp(model.scales_) > 0.01
     assert model.score(panel) == pytest.approx(-total / weight, rel=1e-10)
 
 
@@ -407,7 +408,7 @@ def test_a_column_seen_alone_keeps_all_of_its_variance_as_noise():
     M[:20, :3] = rng.normal(size=(20, 1)) + 0.1 * rng.normal(size=(20, 3))
     M[20:, 3] = rng.normal(size=20)
     settings = {"rank": 1, "center": "none", "diagonal": "free", "random_state": 0}
-    model = OneSidedCompletion(**settings, refine="none").fit(M)
+    model = OneSidedCompletion(**settings, refine="none", scale="none").fit(M)
     assert model.noise_variance_[3] == pytest.approx(np.nanmean(M**2))
     assert model.noise_variance_[0] < 0.3 * model.noise_variance_[3]
     refined = OneSidedCompletion(**settings).fit(M)
@@ -481,7 +482,7 @@ def test_random_state_may_be_anything_scikit_learn_takes():
     for state in (None, 3, np.random.default_rng(3), np.random.RandomState(3)):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            OneSidedCompletion(rank=2, random_state=state).fit(panel)
+            OneSidedCompletion(rank=2, refine="none", random_state=state).fit(panel)
     same = [HajekGD(rank=2, step_size=0.5, random_state=3).fit(panel).factor_ for _ in range(2)]
     np.testing.assert_array_equal(*same)
 
@@ -525,7 +526,7 @@ def test_panels_without_variation_give_finite_answers(value, center, diagonal, r
 
 @pytest.fixture(scope="module")
 def answers():
-    """Rows with an effect of their own, one factor, and noise of known variance."""
+    """Rows with an effect of their own, the same in all columns, one factor, and noise of known variance."""
     rng = np.random.default_rng(0)
     mean, x = rng.normal(3.0, 0.5, size=20), rng.normal(size=20)
     clean = mean + 0.8 * rng.normal(size=(3000, 1)) + rng.normal(size=(3000, 1)) * x
@@ -535,7 +536,7 @@ def answers():
 
 @pytest.fixture(scope="module")
 def both(answers):
-    return OneSidedCompletion(rank=1, center="both", diagonal="free", random_state=0).fit(answers[2])
+    return OneSidedCompletion(rank=1, center="both", diagonal="free", scale="none", random_state=0).fit(answers[2])
 
 
 def test_effects_and_coordinates_are_solved_jointly(answers, both):
@@ -569,7 +570,7 @@ def test_covariance_is_the_second_moment_less_the_means(answers, both):
 
 def test_known_noise_is_taken_off_the_diagonal(answers, both):
     clean, _, panel = answers
-    settings = {"rank": 1, "center": "both", "diagonal": "free", "random_state": 0}
+    settings = {"rank": 1, "center": "both", "diagonal": "free", "scale": "none", "random_state": 0}
     noisy = np.diag(both.second_moment_.to_dense())
     for known in (0.25, np.full(20, 0.25)):
         model = OneSidedCompletion(**settings, noise_variance=known).fit(panel)

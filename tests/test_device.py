@@ -14,13 +14,14 @@ from onesided import HajekGD, InputError, OneSidedCompletion, Panel, synthetic
 from onesided.arrays import host
 from onesided.cli import main
 from onesided.engines.engine import engine_for
-from onesided.fitting.moment_solution import moment_solution
+from onesided.fitting.moment_solution import moment_objective, moment_solution
 from onesided.fitting.refinement import refine
 from onesided.fitting.setting import Setting
 from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments
 from onesided.privacy import Privacy
 from tests.conftest import NEEDS, random_panel
+from tests.test_kernels import scales_of
 
 torch = pytest.importorskip("torch", reason=NEEDS["torch"])
 
@@ -63,15 +64,18 @@ def apart(X, Y):
 @pytest.mark.parametrize("diagonal", ["free", "fit"])
 @pytest.mark.parametrize("center", ["none", "columns", "both"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_same_row_space(center, diagonal, dtype):
+@pytest.mark.parametrize("scaled", [False, True])
+def test_the_same_row_space(center, diagonal, dtype, scaled):
     panel = mixture(dtype=dtype)
+    scales = scales_of(panel.n_columns, "near one") if scaled else None
     placed, tolerance = there(panel), 1e-4 if dtype == np.float32 else 1e-6
-    one, other = (moment_solution(p, Setting(3, center=center, diagonal=diagonal)) for p in (panel, placed))
+    setting = Setting(3, center=center, diagonal=diagonal)
+    one, other = (moment_solution(p, setting, scales=scales) for p in (panel, placed))
     assert one.solve.passes == other.solve.passes
     assert apart(one.row_space.factor, other.row_space.factor) < tolerance
     np.testing.assert_allclose(other.row_space.mean, one.row_space.mean, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(other.row_space.noise_variance, one.row_space.noise_variance, rtol=tolerance)
-    one, other = (refine(p, start, center=center) for p, start in ((panel, one), (placed, other)))
+    one, other = (refine(p, start, center=center, scales=scales) for p, start in ((panel, one), (placed, other)))
     assert apart(one.row_space.factor, other.row_space.factor) < tolerance
     np.testing.assert_allclose(
         other.row_space.spread, one.row_space.spread, atol=tolerance * np.abs(one.row_space.spread).max()
@@ -80,6 +84,24 @@ def test_the_same_row_space(center, diagonal, dtype):
         isinstance(array, np.ndarray)
         for array in (other.row_space.mean, other.row_space.factor, other.row_space.noise_variance)
     )
+
+
+def test_values_are_centred_once_for_all_passes_of_a_fit(monkeypatch):
+    computed, centred = [], gpu.centred
+
+    def counted(*arguments):
+        computed.append(arguments[-1])
+        return centred(*arguments)
+
+    panel = mixture(weighted=False)
+    scales = scales_of(panel.n_columns, "near one")
+    _, objective = moment_objective(there(panel), Setting(3, center="both"), scales)
+    monkeypatch.setattr(gpu, "centred", counted)
+    X = objective.engine.array(np.random.default_rng(0).normal(size=(panel.n_columns, 3)))
+    objective.products(X)
+    for _ in range(3):
+        objective.value_and_gradient(X)
+    assert computed in ([], [torch.float64])  # none where the objective was made with a pass
 
 
 @pytest.mark.parametrize("deterministic", [False, True])

@@ -9,9 +9,19 @@ import numpy as np
 import pytest
 
 from onesided.kernels import reference
-from onesided.kernels.bundles import Rows, Sums
+from onesided.kernels.bundles import Prior, Rows, Sums
 from tests.conftest import NEEDS
-from tests.test_kernels import PANELS, build, column_arguments, factor, posterior_arguments
+from tests.test_kernels import (
+    PANELS,
+    SCALES,
+    build,
+    column_arguments,
+    column_prior,
+    factor,
+    posterior_arguments,
+    rows_of,
+    with_scales,
+)
 
 torch = pytest.importorskip("torch", reason=NEEDS["torch"])
 
@@ -39,6 +49,11 @@ def dtype(request):
 @pytest.fixture(params=PANELS)
 def panel(request):
     return build(request.param)
+
+
+@pytest.fixture(params=SCALES)
+def scales(request):
+    return request.param
 
 
 class There(NamedTuple):
@@ -83,12 +98,12 @@ def test_rows_are_those_of_the_panel_longest_first(panel, dtype):
     )
 
 
-def compare_row_pass(panel, dtype, r, in_order):
-    indptr, columns, values, weights, d = panel
-    X, center = factor(d, r, dtype), np.linspace(-1, 1, d)
-    expected = reference.row_pass(Rows.of(indptr, columns, values.astype(dtype), weights), 1.3, X, center)
+def compare_row_pass(panel, dtype, r, in_order, scales="near one"):
+    panel, center, scale = with_scales(panel, scales)
+    X = factor(panel[-1], r, dtype)
+    expected = reference.row_pass(rows_of(panel, dtype), X, center, scale)
     rows, _, w = there(panel, dtype)
-    e = gpu.centred(rows, brought(center), 1.3, TYPES[dtype])
+    e = gpu.centred(rows, brought(center), brought(scale), TYPES[dtype])
     loss, gradient = gpu.row_pass(rows, e, w.to(TYPES[dtype]), wide(X), in_order)
     close(loss, np.asarray(expected[0]), dtype)
     close(gradient[:, :r], expected[1], dtype)
@@ -98,6 +113,10 @@ def compare_row_pass(panel, dtype, r, in_order):
 @pytest.mark.parametrize("r", [1, 10, 16, 19])
 def test_row_pass(path, panel, dtype, r):
     compare_row_pass(panel, dtype, r, in_order=False)
+
+
+def test_row_pass_of_columns_in_units_far_apart(path, panel, dtype):
+    compare_row_pass(panel, dtype, 10, in_order=False, scales="powers of ten")
 
 
 def test_row_pass_in_order(path, panel, dtype):
@@ -127,7 +146,8 @@ def test_row_pass_of_factors_of_any_size(path, dtype, size):
     rows, _, w = there(panel, dtype)
     zero = torch.zeros(len(values), dtype=TYPES[dtype], device=DEVICE)
     loss, gradient = gpu.row_pass(rows, zero, w.to(TYPES[dtype]), wide((size * X).astype(dtype)))
-    expected = reference.row_pass(Rows.of(indptr, columns, np.zeros_like(values), weights), 1.0, X, np.zeros(d))
+    nothing = Rows.of(indptr, columns, np.zeros_like(values), weights)
+    expected = reference.row_pass(nothing, X, np.zeros(d), np.ones(d))
     close(loss / size**4, np.asarray(expected[0]), dtype)
     close(gradient[:, :4].double() / size**3, expected[1], dtype)
 
@@ -151,13 +171,12 @@ def test_sums_of_lines(path, width, longest, monkeypatch):
         close(gpu.sum_of_lines(over, brought(source), *given), expected, np.float64)
 
 
-def test_column_sums(path, panel, dtype):
-    indptr, columns, values, weights, d = panel
-    center = np.linspace(-1, 1, d)
+def test_column_sums(path, panel, dtype, scales):
+    panel, center, scale = with_scales(panel, scales)
     rows, _, w = there(panel, dtype)
-    e = gpu.centred(rows, brought(center), 1.3, torch.float64)
+    e = gpu.centred(rows, brought(center), brought(scale), torch.float64)
     sums, products = gpu.column_sums(rows, e, w)
-    expected = reference.column_sums(Rows.of(indptr, columns, values.astype(dtype), weights), center, 1.3)
+    expected = reference.column_sums(rows_of(panel, dtype), center, scale)
     close(sums.T, expected[0], np.float64)
     close(products, expected[1], np.float64)
 
@@ -169,12 +188,12 @@ def test_curvature(path, panel, dtype, r):
     close(gpu.curvature(rows, w, brought(X)), reference.curvature(Rows.of(*panel[:4]), X), dtype)
 
 
-def test_gram_product(path, panel, dtype):
-    indptr, columns, values, weights, d = panel
-    center, V = np.linspace(-1, 1, d), factor(d, 3, np.float64)
+def test_gram_product(path, panel, dtype, scales):
+    panel, center, scale = with_scales(panel, scales)
+    V = factor(panel[-1], 3, np.float64)
     rows, _, w = there(panel, dtype)
-    e = gpu.centred(rows, brought(center), 1.7, TYPES[dtype])
-    expected = reference.gram_product(Rows.of(indptr, columns, values.astype(dtype), weights), center, 1.7, 0.3, V)
+    e = gpu.centred(rows, brought(center), brought(scale), TYPES[dtype])
+    expected = reference.gram_product(rows_of(panel, dtype), center, scale, 0.3, V)
     close(gpu.gram_product(rows, e, w, 0.3, brought(V)), expected, dtype)
 
 
@@ -193,6 +212,7 @@ def columns_there(columns):
     k = columns.n_loadings
     half = (k + 1) * (k + 2) // 2
     return columns._replace(
+        unit=brought(columns.unit),
         center=brought(columns.center),
         loadings=brought(columns.loadings[:, :k]),
         precision=brought(columns.precision),
@@ -203,10 +223,12 @@ def columns_there(columns):
 
 @pytest.mark.parametrize("uncertain", [False, True])
 @pytest.mark.parametrize("r", [0, 4, 19] if DEVICE == "cuda" else [0, 2])
-def test_row_posteriors_and_sufficient_statistics(path, dtype, r, uncertain):
+def test_row_posteriors_and_sufficient_statistics(path, dtype, r, uncertain, scales):
     """On one panel: that of rows of different lengths, some of weight zero."""
     panel = build("random")
-    arguments = posterior_arguments(panel, dtype, r, uncertain=uncertain, standard=dtype == np.float32)
+    how = {"uncertain": uncertain, "standard": dtype == np.float32, "scales": scales}
+    arguments = posterior_arguments(panel, dtype, r, **how)
+    panel, *_ = with_scales(panel, scales)
     columns = columns_there(arguments[1])
     rows, order, w = there(panel, dtype)
     e = gpu.centred(rows, columns.center, columns.unit, TYPES[dtype])
@@ -218,9 +240,10 @@ def test_row_posteriors_and_sufficient_statistics(path, dtype, r, uncertain):
 
 @pytest.mark.parametrize("uncertain", [False, True])
 @pytest.mark.parametrize("r", [0, 4, 19] if DEVICE == "cuda" else [0, 2])
-def test_leave_one_out(path, r, uncertain):
+def test_leave_one_out(path, r, uncertain, scales):
     panel = build("empty rows") if r else build("random")
-    arguments = posterior_arguments(panel, np.float64, r, uncertain=uncertain)
+    arguments = posterior_arguments(panel, np.float64, r, uncertain=uncertain, scales=scales)
+    panel, *_ = with_scales(panel, scales)
     columns = columns_there(arguments[1])
     rows, order, _ = there(panel, np.float64)
     e = gpu.centred(rows, columns.center, columns.unit, torch.float64)
@@ -236,10 +259,12 @@ def test_column_posterior(path, r):
     first, squares, precision = rng.normal(size=(d, r + 1)), rng.uniform(1, 2, d), rng.uniform(1, 2, d)
     free = np.arange(r + 1) != 1
     fixed = np.where(free, 0.0, rng.normal(size=(d, r + 1)))
-    prior, linear = 2 * np.eye(r + 1), rng.normal(size=(d, r + 1))
-    sums, given = (second, first, squares), (fixed, free, precision, prior, linear)
-    solved = gpu.column_posterior(Sums(*map(brought, sums), None), *map(brought, given))
-    for actual, expected in zip(solved, reference.column_posterior(Sums(*sums, None), *given), strict=True):
+    root = rng.normal(size=(r + 1, 2 * r + 2))
+    prior = column_prior(np.where(np.outer(free, free), root @ root.T, 0.0), d, rng)
+    sums, given = (second, first, squares), (fixed, free, precision)
+    there = Sums(*map(brought, sums), None), *map(brought, given), Prior(*map(brought, prior))
+    solved = gpu.column_posterior(*there)
+    for actual, expected in zip(solved, reference.column_posterior(Sums(*sums, None), *given, prior), strict=True):
         close(actual, expected, np.float64)
 
 

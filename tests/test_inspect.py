@@ -55,6 +55,32 @@ def test_plain_words_then_numbers(table):
     assert "paper's bound" in found["rank 5"]
 
 
+def test_columns_in_units_of_their_own(panel, table, tmp_path):
+    lines = table.read_text().splitlines()[1:-2]
+    rows, columns, values = zip(*(line.split(",") for line in lines), strict=True)
+    factors = {"3": 1e-6, "7": 1e6}
+    mixed = [factors.get(j, 1.0) * float(v) for j, v in zip(columns, values, strict=True)]
+    path = tmp_path / "mixed.csv"
+    entries = zip(rows, columns, mixed, strict=True)
+    path.write_text("user,item,rating\n" + "".join(f"{u},c{j},{v!r}\n" for u, j, v in entries))
+    found = json.loads(run(path, "--json").stdout)
+    units = found["units"]
+    assert (units["own"], units["smallest_column"], units["largest_column"]) == (True, "c3", "c7")
+    said = (
+        "columns are measured in units of their own: scales, 1 for a typical entry, run from "
+        f"{units['smallest']:.3g} ('c3') to {units['largest']:.3g} ('c7')"
+    )
+    assert said in found["sentences"]
+    assert found["supported_rank"] == 2
+    sentences, numbers = run(path).stdout.split("\n\n")
+    assert f"\nC{said[1:]}.\n" in sentences
+    assert re.search(
+        rf"^scales +{units['smallest']:.3g} to {units['largest']:.3g}$".replace("+0", r"\+0"), numbers, re.M
+    )
+    alike = json.loads(run(table, "--json", "--non-finite", "drop").stdout)
+    assert alike["strengths"][:2] == pytest.approx(found["strengths"][:2], rel=0.05)
+
+
 def test_estimates_are_marked(table, monkeypatch):
     monkeypatch.setattr("onesided.pairs.size.COUNTED_PRODUCTS", 1)
     monkeypatch.setattr("onesided.pairs.size.LEAST_SAMPLE", 7)

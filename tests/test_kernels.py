@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onesided.kernels import clipped, cpu, factorization, integers, pairs, posterior, reference
-from onesided.kernels.bundles import ByColumn, Columns, CompressedPairs, Rows, Sums
+from onesided.kernels.bundles import ByColumn, Columns, CompressedPairs, Prior, Rows, Sums
 
 RNG = np.random.default_rng(7)
 
@@ -46,6 +46,21 @@ def build(name):
 
 PANELS = ["random", "empty rows", "single column", "huge row", "all equal", "no entries", "zero sums"]
 RANKS = [1, 4, 10]
+SCALES = ["near one", "powers of ten"]
+
+
+def scales_of(d, kind):
+    rng = np.random.default_rng(13)
+    return rng.uniform(0.5, 2.0, size=d) if kind == "near one" else 10.0 ** rng.integers(-9, 10, size=d)
+
+
+def with_scales(panel, kind):
+    """A panel, and a center and a scale for each column; where scales are far apart, values and centers are too."""
+    indptr, columns, values, weights, d = panel
+    center, scale = np.linspace(-1, 1, d), scales_of(d, kind)
+    if kind == "powers of ten":
+        values, center = values * scale[columns], center * scale
+    return (indptr, columns, values, weights, d), center, scale
 
 
 def rows_of(panel, dtype):
@@ -61,6 +76,11 @@ def panel(request):
 
 @pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
 def dtype(request):
+    return request.param
+
+
+@pytest.fixture(params=SCALES)
+def scales(request):
     return request.param
 
 
@@ -218,12 +238,12 @@ def test_pair_pass(panel, r):
     close(gradient, expected_gradient, np.float64)
 
 
-@pytest.mark.parametrize("r", [*RANKS, 6, 7, 8, 14, 15, 16, 17, 19, 31, 32, 45])  # with room for a center or not
-def test_row_pass(panel, dtype, r):
-    rows, d = rows_of(panel, dtype), panel[-1]
-    X, center = factor(d, r, dtype), np.linspace(-1, 1, d)
-    loss, gradient = cpu.row_pass(rows, 1.3, cpu.lines(X, center, dtype))
-    expected_loss, expected_gradient = reference.row_pass(rows, 1.3, X, center)
+@pytest.mark.parametrize("r", [*RANKS, 5, 6, 7, 8, 13, 14, 15, 16, 17, 19, 31, 32, 45])  # with room for a center or not
+def test_row_pass(panel, dtype, r, scales):
+    panel, center, scale = with_scales(panel, scales)
+    rows, X = rows_of(panel, dtype), factor(panel[-1], r, dtype)
+    loss, gradient = cpu.row_pass(rows, cpu.lines(X, center, scale, dtype))
+    expected_loss, expected_gradient = reference.row_pass(rows, X, center, scale)
     close(loss, expected_loss, dtype)
     close(gradient, expected_gradient, dtype)
     assert gradient.dtype == dtype
@@ -232,11 +252,12 @@ def test_row_pass(panel, dtype, r):
 def test_row_pass_over_a_factor_beyond_cache(dtype):
     rng, d, r = np.random.default_rng(5), 70_000, 10
     indptr, columns, values = random_rows(rng.integers(0, 12, size=400), d, rng)
-    X, center = factor(d, r, dtype), rng.normal(size=d)
-    assert cpu.lines(X, center, dtype).factor.nbytes > cpu.NEAR
+    X, center, scale = factor(d, r, dtype), rng.normal(size=d), scales_of(d, "near one")
+    lines = cpu.lines(X, center, scale, dtype)
+    assert lines.factor.nbytes > cpu.NEAR
     rows = Rows.of(indptr, columns, values.astype(dtype), np.ones(400))
-    loss, gradient = cpu.row_pass(rows, 1.3, cpu.lines(X, center, dtype))
-    expected_loss, expected_gradient = reference.row_pass(rows, 1.3, X, center)
+    loss, gradient = cpu.row_pass(rows, lines)
+    expected_loss, expected_gradient = reference.row_pass(rows, X, center, scale)
     close(loss, expected_loss, dtype)
     close(gradient, expected_gradient, dtype)
 
@@ -247,18 +268,21 @@ def test_a_center_is_known_more_closely_than_values_are(r):
     indptr, columns, _ = random_rows(rng.integers(2, 9, size=60), d, rng)
     values = (16_000_000 + rng.integers(-3, 4, size=len(columns))).astype(np.float32)
     rows, X = Rows.of(indptr, columns, values, np.ones(60)), factor(d, r, np.float32)
-    center = np.full(d, 16_000_000.4)  # which in single precision would be 16,000,000
-    loss, gradient = cpu.row_pass(rows, 1.0, cpu.lines(X, center, np.float32))
-    expected_loss, expected_gradient = reference.row_pass(rows, 1.0, X, center)
+    center, scale = np.full(d, 16_000_000.4), scales_of(d, "near one")  # in single precision the center is 16,000,000
+    loss, gradient = cpu.row_pass(rows, cpu.lines(X, center, scale, np.float32))
+    expected_loss, expected_gradient = reference.row_pass(rows, X, center, scale)
     close(loss, expected_loss, np.float32)
     close(gradient, expected_gradient, np.float32)
 
 
 def test_lines_hold_an_effect_first(dtype):
-    X, center = factor(5, 3, dtype), np.arange(5) + 0.1
-    made = cpu.lines(X, center, dtype, effect=0.5)
+    X, center, scale = factor(5, 3, dtype), np.arange(5) + 0.1, scales_of(5, "powers of ten")
+    made = cpu.lines(X, center, scale, dtype, effect=0.5)
     np.testing.assert_array_equal(made.factor[:, :4], np.column_stack([np.full(5, 0.5), X]).astype(dtype))
-    np.testing.assert_allclose(made.center[:, made.at : made.at + 2].astype(float).sum(axis=1), center, rtol=1e-13)
+    numbers = 1 if dtype == np.float64 else 2  # of a center
+    held = made.center[:, made.at : made.at + numbers + 1]
+    np.testing.assert_allclose(held[:, :-1].astype(float).sum(axis=1), center, rtol=1e-13)
+    np.testing.assert_array_equal(held[:, -1], (1 / scale).astype(dtype))
 
 
 def test_first_values(panel, dtype):
@@ -267,8 +291,9 @@ def test_first_values(panel, dtype):
         np.testing.assert_array_equal(fast, plain)
 
 
-def test_column_sums(panel, dtype):
-    arguments = (rows_of(panel, dtype), np.linspace(-1, 1, panel[-1]), 1.3)
+def test_column_sums(panel, dtype, scales):
+    panel, *around = with_scales(panel, scales)
+    arguments = (rows_of(panel, dtype), *around)
     for fast, plain in zip(cpu.column_sums(*arguments), reference.column_sums(*arguments), strict=True):
         close(fast, plain, np.float64)
 
@@ -290,9 +315,9 @@ def test_curvature(panel, dtype, r):
 
 
 @pytest.mark.parametrize("r", RANKS)
-def test_gram_product(panel, dtype, r):
-    d = panel[-1]
-    arguments = (rows_of(panel, dtype), np.linspace(-1, 1, d), 1.7, 0.3, factor(d, r, np.float64))
+def test_gram_product(panel, dtype, r, scales):
+    panel, *around = with_scales(panel, scales)
+    arguments = (rows_of(panel, dtype), *around, 0.3, factor(panel[-1], r, np.float64))
     close(cpu.gram_product(*arguments), reference.gram_product(*arguments), dtype)
 
 
@@ -309,10 +334,10 @@ def column_arguments(d, r, noise, uncertain):
     return center, loadings, precision, information
 
 
-def posterior_arguments(panel, dtype, r, noise=0.5, uncertain=True, standard=True):
+def posterior_arguments(panel, dtype, r, noise=0.5, uncertain=True, standard=True, scales="near one"):
     """Rows, and columns with the rows' prior, as kernels of the posterior take them."""
-    d = panel[-1]
-    center, loadings, precision, information = column_arguments(d, r, noise, uncertain)
+    panel, _, unit = with_scales(panel, scales)
+    center, loadings, precision, information = column_arguments(panel[-1], r, noise, uncertain)
     root = np.eye(r) if standard else np.random.default_rng(2).normal(size=(r, r)) + 2 * np.eye(r)
     prior = np.zeros((r + 1, r + 1))
     prior[1:, 1:] = root @ root.T
@@ -320,7 +345,7 @@ def posterior_arguments(panel, dtype, r, noise=0.5, uncertain=True, standard=Tru
     floor = float(np.linalg.eigvalsh(root @ root.T)[0]) if r else 1.0
     wide = cpu.padded(loadings.astype(dtype)), cpu.padded(information.astype(dtype)) if uncertain else information
     prior = reference.to_half(prior).astype(dtype)
-    columns = Columns(1.5, center, wide[0], precision, wide[1].astype(dtype), prior, floor, r)
+    columns = Columns(unit, unit * center, wide[0], precision, wide[1].astype(dtype), prior, floor, r)
     return rows_of(panel, dtype), columns
 
 
@@ -331,9 +356,9 @@ def halves(n, r, dtype):
 @pytest.mark.parametrize("r", [0, *RANKS, 19])
 @pytest.mark.parametrize(("noise", "uncertain"), [(1e-8, False), (0.5, False), (0.5, True)])
 @pytest.mark.parametrize("standard", [True, False])
-def test_row_posterior(panel, dtype, r, noise, uncertain, standard):
-    _, columns = posterior_arguments(panel, np.float64, r, noise, uncertain, standard)
-    rows = rows_of(panel, dtype)
+def test_row_posterior(panel, dtype, r, noise, uncertain, standard, scales):
+    rows, columns = posterior_arguments(panel, np.float64, r, noise, uncertain, standard, scales)
+    rows = rows._replace(values=rows.values.astype(dtype))
     actual, expected = halves(len(rows.starts), r, np.float64), reference.row_posterior(rows, columns)
     posterior.row_posterior(rows, columns, actual)
     tolerance = 1e-4 if noise == 1e-8 else 1e-9  # the condition number is up to 1/noise
@@ -344,8 +369,8 @@ def test_row_posterior(panel, dtype, r, noise, uncertain, standard):
 @pytest.mark.parametrize("r", [0, *RANKS, 19])
 @pytest.mark.parametrize("uncertain", [False, True])
 @pytest.mark.parametrize("standard", [True, False])
-def test_row_posterior_in_single_precision(panel, r, uncertain, standard):
-    rows, columns = posterior_arguments(panel, np.float32, r, 0.5, uncertain, standard)
+def test_row_posterior_in_single_precision(panel, r, uncertain, standard, scales):
+    rows, columns = posterior_arguments(panel, np.float32, r, 0.5, uncertain, standard, scales)
     actual, expected = halves(len(rows.starts), r, np.float32), reference.row_posterior(rows, columns)
     posterior.row_posterior(rows, columns, actual)
     np.testing.assert_allclose(actual[:, : expected.shape[1]], expected, rtol=3e-4, atol=3e-3)
@@ -364,8 +389,8 @@ def test_row_posterior_in_steps(panel, dtype, r):
 
 
 @pytest.mark.parametrize("r", [0, *RANKS])
-def test_posterior_sums(panel, dtype, r):
-    rows, columns = posterior_arguments(panel, dtype, r)
+def test_posterior_sums(panel, dtype, r, scales):
+    rows, columns = posterior_arguments(panel, dtype, r, scales=scales)
     n, d = len(rows.starts), panel[-1]
     expected = reference.posterior_sums(rows, columns)._asdict()
     moments, means = halves(n, r, dtype), cpu.padded(np.empty((n, 0), dtype), r + 1)
@@ -382,10 +407,15 @@ def test_posterior_sums(panel, dtype, r):
 
 @pytest.mark.parametrize("r", [0, *RANKS])
 @pytest.mark.parametrize("uncertain", [False, True])
-def test_leave_one_out(panel, dtype, r, uncertain):
-    _, columns = posterior_arguments(panel, np.float64, r, uncertain=uncertain)
-    arguments = rows_of(panel, dtype), columns
+def test_leave_one_out(panel, dtype, r, uncertain, scales):
+    rows, columns = posterior_arguments(panel, np.float64, r, uncertain=uncertain, scales=scales)
+    arguments = rows._replace(values=rows.values.astype(dtype)), columns
     close(posterior.leave_one_out(*arguments), reference.leave_one_out(*arguments), np.float32)
+
+
+def column_prior(precision, d, rng):
+    """A prior of columns of which centers and loadings are known more or less closely, each column its own way."""
+    return Prior(precision, rng.uniform(0.3, 3.0, size=(d, 2)), rng.normal(size=(d, len(precision))))
 
 
 @pytest.mark.parametrize("r", [0, *RANKS])
@@ -398,12 +428,28 @@ def test_column_posterior(r, free):
     if free != "all":
         mask[0 if free == "not the center" else min(1, r)] = False
         fixed[:, ~mask] = rng.normal(size=(d, 1))
-    prior = np.where(np.outer(mask, mask), np.cov(rng.normal(size=(K, 50))).reshape(K, K), 0.0)
-    linear = rng.normal(size=(d, K))
+    shared = np.where(np.outer(mask, mask), np.cov(rng.normal(size=(K, 50))).reshape(K, K), 0.0)
     sums = Sums(reference.to_half(moments), first, squares, np.zeros(0))
-    arguments = (sums, fixed, mask, rng.uniform(0.5, 2, size=d), prior, linear)
+    arguments = (sums, fixed, mask, rng.uniform(0.5, 2, size=d), column_prior(shared, d, rng))
     for fast, plain in zip(posterior.column_posterior(*arguments), reference.column_posterior(*arguments), strict=True):
         close(fast, plain, np.float64)
+
+
+@pytest.mark.parametrize("free", ["all", "not the center"])
+def test_the_prior_of_a_column_is_that_of_its_coordinates_times_its_tightness(free):
+    rng, d, K = np.random.default_rng(4), 5, 4
+    mask = np.arange(K) >= (free == "not the center")
+    A = np.where(np.outer(mask, mask), np.cov(rng.normal(size=(K, 50))), 0.0)
+    prior = column_prior(A, d, rng)
+    nothing = Sums(np.zeros((d, K * (K + 1) // 2)), np.zeros((d, K)), np.zeros(d), np.zeros(0))
+    at, spread, _ = reference.column_posterior(nothing, np.zeros((d, K)), mask, np.ones(d), prior)
+    inside = np.ix_(mask, mask)
+    for j in range(d):
+        t, u = prior.tightness[j]
+        D = np.diag([t, u, u, u])
+        P = (D @ A @ D)[inside]
+        np.testing.assert_allclose(reference.from_half(spread[j])[inside], np.linalg.inv(P), rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(at[j, mask], np.linalg.solve(P, prior.linear[j, mask]), rtol=1e-10)
 
 
 @pytest.mark.parametrize("r", [0, *RANKS])
@@ -435,10 +481,11 @@ def posterior_of(row, columns):
 def test_leaving_one_out_of_uncertain_columns_is_nearly_predicting_it_from_the_others():
     _, columns, values, _, d = build("huge row")
     center, loadings, precision, _ = column_arguments(d, 4, 0.5, uncertain=False)
+    unit = scales_of(d, "near one")
     y = np.column_stack([np.zeros(d), loadings])
     covariance = 0.02 * np.eye(5)
     information = reference.to_half(precision[:, None, None] * (y[:, :, None] * y[:, None, :] + covariance))
-    given = Columns(1.0, center, loadings, precision, information, *standard_rows(4))
+    given = Columns(unit, unit * center, loadings, precision, information, *standard_rows(4))
     expected = 0.0
     for k in range(180):  # entries of the first row
         others = np.delete(np.arange(180), k)
@@ -446,7 +493,7 @@ def test_leaving_one_out_of_uncertain_columns_is_nearly_predicting_it_from_the_o
         j, mean = columns[k], np.concatenate([[1.0], z])
         moment = np.outer(mean, mean)
         moment[1:, 1:] += S
-        e = values[k] - center[j] - loadings[j] @ z
+        e = values[k] / unit[j] - center[j] - loadings[j] @ z
         variance = 1 / precision[j] + loadings[j] @ S @ loadings[j] + np.sum(covariance * moment)
         expected += -(np.log(2 * np.pi * variance) + e**2 / variance) / 2
     whole = reference.leave_one_out(single_row(columns[:180], values[:180]), given)[0, 0]
@@ -456,7 +503,9 @@ def test_leaving_one_out_of_uncertain_columns_is_nearly_predicting_it_from_the_o
 def test_leaving_one_out_is_predicting_it_from_the_others():
     indptr, columns, values, _, d = build("random")
     center, loadings, precision, none = column_arguments(d, 4, 0.5, uncertain=False)
-    given = Columns(1.0, center, loadings, precision, none, *standard_rows(4))
+    unit = scales_of(d, "powers of ten")
+    values = values * unit[columns]
+    given = Columns(unit, unit * center, loadings, precision, none, *standard_rows(4))
     for u in range(5):
         row = slice(indptr[u], indptr[u + 1])
         expected = np.zeros(4)
@@ -464,7 +513,7 @@ def test_leaving_one_out_is_predicting_it_from_the_others():
             others = np.array([h for h in range(indptr[u], indptr[u + 1]) if h != k], dtype=int)
             z, S = posterior_of(single_row(columns[others], values[others]), given)
             y = loadings[columns[k]]
-            e = values[k] - center[columns[k]] - y @ z
+            e = values[k] / unit[columns[k]] - center[columns[k]] - y @ z
             variance = 1 / precision[columns[k]] + y @ S @ y
             square = e**2 / variance
             expected += -(np.log(2 * np.pi * variance) + square) / 2, e**2, square, square**2
@@ -494,9 +543,9 @@ def test_linked_columns(panel):
 def test_blocks_of_rows_add_up(dtype):
     panel = build("random")
     rows, d, cut = rows_of(panel, dtype), panel[-1], 23
-    around = (2.0, cpu.lines(factor(d, 4, dtype), np.linspace(-1, 1, d), dtype))
-    whole = cpu.row_pass(rows, *around)
-    head, tail = (cpu.row_pass(rows.taken(block), *around) for block in (slice(cut), slice(cut, None)))
+    lines = cpu.lines(factor(d, 4, dtype), np.linspace(-1, 1, d), scales_of(d, "near one"), dtype)
+    whole = cpu.row_pass(rows, lines)
+    head, tail = (cpu.row_pass(rows.taken(block), lines) for block in (slice(cut), slice(cut, None)))
     close(head[0] + tail[0], whole[0], dtype)
     close(head[1] + tail[1], whole[1], dtype)
 

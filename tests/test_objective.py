@@ -13,6 +13,13 @@ from onesided.fitting.objective.penalties import incoherence
 from onesided.fitting.objective.rows import RowObjective, mean_squared_pair_error
 from onesided.pairs.moments import hajek
 from tests.conftest import random_panel
+from tests.test_kernels import SCALES, scales_of
+
+
+def in_units(panel, scales):
+    """The same panel, each column measured in a unit of its own."""
+    values = panel.values * scales[panel.columns]
+    return Panel(panel.indptr, panel.columns, values, panel.n_columns, row_weights=panel.row_weights)
 
 
 def differences(function, X, step=1e-5):
@@ -26,13 +33,22 @@ def differences(function, X, step=1e-5):
 
 
 @settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10_000), rank=st.integers(1, 8), diagonal=st.sampled_from(["fit", "free"]))
-def test_the_row_pass_is_the_count_weighted_loss_over_pairs(seed, rank, diagonal):
+@given(
+    seed=st.integers(0, 10_000),
+    rank=st.integers(1, 8),
+    diagonal=st.sampled_from(["fit", "free"]),
+    units=st.sampled_from([None, *SCALES]),
+    row_effect=st.booleans(),
+)
+def test_the_row_pass_is_the_count_weighted_loss_over_pairs(seed, rank, diagonal, units, row_effect):
     panel = random_panel(seed, weighted=seed % 2 == 0, low=0)
-    objective = RowObjective(panel, diagonal=diagonal)
+    scales = None if units is None else scales_of(panel.n_columns, units)
+    panel = panel if scales is None else in_units(panel, scales)
+    objective = RowObjective(panel, diagonal=diagonal, scales=scales, row_effect=row_effect)
     moments = PairMoments.from_panel(panel)
     i, j = moments.pairs()
-    estimate = hajek(moments) / objective.scale**2
+    scales = objective.unit * (np.ones(panel.n_columns) if scales is None else scales)
+    estimate = hajek(moments) / (scales[i] * scales[j]) - objective.row_variance
     used = np.ones(len(i), bool) if diagonal == "fit" else i != j
     weight = np.where(i == j, 0.5, 1.0)[used] * moments.counts[used]  # both triangles
 
@@ -51,7 +67,8 @@ def test_the_row_pass_is_the_count_weighted_loss_over_pairs(seed, rank, diagonal
 @pytest.mark.parametrize("rank", [1, 3, 6])
 def test_gradient_and_curvature_of_the_row_objective(diagonal, rank):
     panel = random_panel(2, weighted=True)
-    objective = RowObjective(panel, diagonal=diagonal, ridge=0.7)
+    scales = scales_of(panel.n_columns, "near one")
+    objective = RowObjective(panel, diagonal=diagonal, ridge=0.7, scales=scales, row_effect=rank == 3)
     X = np.random.default_rng(0).normal(size=(panel.n_columns, rank))
     gradient = objective.value_and_gradient(X)[1]
     expected = differences(lambda X: objective.value_and_gradient(X)[0], X)
@@ -106,7 +123,8 @@ def test_incoherence_at_zero():
     assert np.all(gradient == 0)
 
 
-def test_mean_squared_pair_error_is_what_it_says():
+@pytest.mark.parametrize("units", [None, *SCALES])
+def test_mean_squared_pair_error_is_what_it_says(units):
     panel = random_panel(8, weighted=True)
     X = np.random.default_rng(0).normal(size=(panel.n_columns, 2))
     total = weight = 0.0
@@ -116,7 +134,9 @@ def test_mean_squared_pair_error_is_what_it_says():
         E = (B @ B.T - np.outer(v, v)) ** 2
         total += panel.row_weights[u] * (E.sum() - np.trace(E))
         weight += panel.row_weights[u] * len(v) * (len(v) - 1)
-    assert mean_squared_pair_error(panel, X) == pytest.approx(total / weight, rel=1e-10)
+    scales = None if units is None else scales_of(panel.n_columns, units)
+    given = (panel, X) if scales is None else (in_units(panel, scales), X * scales[:, None])
+    assert mean_squared_pair_error(*given, scales) == pytest.approx(total / weight, rel=1e-10)
     with pytest.raises(InputError, match="no pair to compare with"):
         mean_squared_pair_error(Panel.from_dense([[1.0, np.nan]]), X[:2])
 
@@ -143,12 +163,12 @@ def test_mean_squared_pair_error_beside_an_outlier():
 
 def test_the_ridge_is_in_units_of_the_sampling_noise_of_products():
     panel = random_panel(5, weighted=True)
-    objective = RowObjective(panel, ridge=1.0)
+    objective = RowObjective(panel, ridge=1.0, scales=scales_of(panel.n_columns, "near one"))
     products, weights = [], []
     shared = np.zeros(panel.n_columns)  # Σ w² over the pairs of each column
     for u in range(panel.n_rows):
         row = slice(panel.indptr[u], panel.indptr[u + 1])
-        v, w = panel.values[row] / objective.scale, panel.row_weights[u]
+        v, w = panel.values[row] / objective.scale[panel.columns[row]], panel.row_weights[u]
         for a in range(len(v)):
             for b in range(len(v)):
                 if a != b:
@@ -170,6 +190,21 @@ def test_the_loss_does_not_depend_on_the_unit(factor):
     assert other.value_and_gradient(X)[0] == pytest.approx(one.value_and_gradient(X)[0], rel=1e-9)
 
 
+def test_the_loss_does_not_depend_on_the_units_of_columns():
+    panel, near = random_panel(9), scales_of(12, "near one")
+    far = scales_of(12, "powers of ten")
+    how = {"ridge": 1.0, "row_effect": True}
+    one, other = RowObjective(panel, scales=near, **how), RowObjective(in_units(panel, far), scales=near * far, **how)
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    np.testing.assert_allclose(other.scale, one.scale * far, rtol=1e-12)
+    assert other.row_variance == pytest.approx(one.row_variance, rel=1e-12)
+    (loss, gradient), (other_loss, other_gradient) = (each.value_and_gradient(X) for each in (one, other))
+    assert other_loss == pytest.approx(loss, rel=1e-9)
+    np.testing.assert_allclose(other_gradient, gradient, atol=1e-10 * np.max(np.abs(gradient)))
+    V = np.random.default_rng(1).normal(size=(12, 2))
+    np.testing.assert_allclose(other.products(V), one.products(V), atol=1e-10 * np.max(np.abs(one.products(V))))
+
+
 def test_single_precision_agrees_with_double():
     panel = random_panel(3, n=300, d=40, high=20)
     single = Panel(panel.indptr, panel.columns, panel.values.astype(np.float32), panel.n_columns)
@@ -183,17 +218,18 @@ def test_single_precision_agrees_with_double():
 def test_rough_products_are_those_of_some_rows(monkeypatch):
     panel = synthetic.sample_fixed(synthetic.linear_mixture(4000, 20, 2, rng=0), 6, rng=1)
     V = np.random.default_rng(2).normal(size=(20, 3))
-    objective = RowObjective(panel, row_effect=True)
+    scales = scales_of(20, "near one")
+    objective = RowObjective(panel, row_effect=True, scales=scales)
     exact = objective.products(V)
     np.testing.assert_array_equal(objective.rough_products(V), exact)
     monkeypatch.setattr("onesided.engines.cpu.SAMPLED_ENTRIES", 6000)  # a quarter of them
-    rough = RowObjective(panel, row_effect=True).rough_products(V)
+    rough = RowObjective(panel, row_effect=True, scales=scales).rough_products(V)
     assert 0 < np.linalg.norm(rough - exact) < 0.15 * np.linalg.norm(exact)
 
 
 def test_products_leave_the_diagonal_out():
     panel = random_panel(0, n=60)
-    objective = RowObjective(panel)
+    objective = RowObjective(panel, scales=scales_of(panel.n_columns, "near one"))
     K = objective.products(np.eye(panel.n_columns))
     np.testing.assert_allclose(np.diag(K), 0.0, atol=1e-12 * np.abs(K).max())
     values = np.nan_to_num(panel.to_dense()) / objective.scale

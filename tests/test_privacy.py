@@ -29,6 +29,13 @@ from onesided.privacy.forecast import ASSUMED, forecast
 from onesided.privacy.gradient import release_by_gradient
 from onesided.privacy.local import noised_values
 from onesided.privacy.noise import coarsened, whole_gaussian
+from onesided.storage import archive
+
+# With noise on every value a rank that was given may predict worse than means do, or not settle: the fit says so.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:rank .* predicts held-out entries worse"),
+    pytest.mark.filterwarnings("ignore:refinement stopped at its limit"),
+]
 
 PLAN = Privacy(epsilon=1.0, delta=1e-6, bounds=(-1.0, 1.0), max_entries=6)
 K, D = 6, 12
@@ -532,8 +539,8 @@ def test_a_model_file_holds_no_value_and_no_row_id(mechanism, tmp_path):
     model = OneSidedCompletion(1, center="columns", random_state=0, privacy=plan).fit(planted)
     path = tmp_path / "model.onesided"
     model.save(path)
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path) as file:
+        members = {name: file.read(name) for name in file.namelist()}
     assert set(members) == {"header.json", "arrays.safetensors", "columns.parquet"}
     ids_kept = pq.read_table(pa.BufferReader(members["columns.parquet"]))  # compressed, unlike the others
     assert ids_kept.column_names == ["id"]
@@ -564,6 +571,39 @@ def test_a_private_model_comes_back_as_it_was(mechanism, tmp_path):
     assert again.privacy == plan
     np.testing.assert_array_equal(again.second_moment_.to_dense(), model.second_moment_.to_dense())
     np.testing.assert_array_equal(again.impute(panel.take_rows([3])), model.impute(panel.take_rows([3])))
+
+
+@pytest.mark.parametrize("mechanism", ["gradient", "central", "local"])
+def test_no_scale_is_estimated_from_private_rows(mechanism, monkeypatch):
+    panel, _, _ = made_panel(2000)
+    mixed = Panel(panel.indptr, panel.columns, np.where(panel.columns % 2, 0.01, 1.0) * panel.values, 30)
+    opened = OneSidedCompletion(1, center="columns", diagonal="free", random_state=0).fit(mixed)
+    assert opened.row_space_.in_own_units
+
+    def refused(rows):
+        raise AssertionError("scales were estimated from private rows")
+
+    monkeypatch.setattr("onesided.fitting.fit.column_scales", refused)
+    monkeypatch.setattr("onesided.fitting.scales.column_scales", refused)
+    found = {}
+    for scale in ("auto", "none"):
+        with monkeypatch.context() as patched:
+            patched.setattr(Curator, "of", partial(Curator.of, draw=np.random.default_rng(0).bytes))
+            plan = replace(PLAN, mechanism=mechanism, epsilon=100.0)
+            found[scale] = fit_with(mixed, plan, center="columns", diagonal="free", scale=scale)
+    for model in found.values():
+        assert model.row_space_.scales is None
+        np.testing.assert_array_equal(model.scales_, np.ones(30))
+    np.testing.assert_array_equal(found["auto"].factor_, found["none"].factor_)
+    np.testing.assert_array_equal(found["auto"].mean_, found["none"].mean_)
+
+
+@pytest.mark.parametrize("mechanism", ["gradient", "central", "local"])
+def test_a_file_of_a_private_model_holds_no_scales(mechanism, tmp_path):
+    panel, _, _ = made_panel(2000)
+    fit_with(panel, replace(PLAN, mechanism=mechanism), center="columns").save(tmp_path / "model.onesided")
+    assert "scales" not in archive.read(tmp_path / "model.onesided", "model").arrays
+    np.testing.assert_array_equal(OneSidedCompletion.load(tmp_path / "model.onesided").scales_, np.ones(30))
 
 
 def test_a_plan_can_be_cloned():

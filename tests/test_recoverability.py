@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from onesided import InputError, PairMoments, Panel, recoverability, synthetic
+from onesided.fitting.scales import column_scales
 from onesided.pairs import size as omega
 from onesided.recoverability import paper_rows
 
@@ -128,7 +129,10 @@ def test_a_panel_in_parts():
 def test_a_panel_in_one_piece_says_nothing_of_parts():
     found = inspect(mixture())
     assert (found.parts.parts, found.parts.largest_share, found.parts.examples) == (1, 1.0, ())
-    assert len(found.sentences) == 2
+    rank, units, pairs = found.sentences
+    assert rank.startswith("rank 3 is supported; ")
+    assert units.startswith("columns are measured in units of their own: ")
+    assert pairs.startswith("100% of the 780 pairs of columns were seen together, ")
 
 
 def test_columns_that_cannot_be_placed():
@@ -169,7 +173,8 @@ def test_strengths_against_the_formula(make_panel):
     dense, weights = panel.to_dense(), panel.row_weights / np.sqrt(panel.row_counts)
     seen = ~np.isnan(dense)
     means = np.nansum(dense * panel.row_weights[:, None], axis=0) / (seen * panel.row_weights[:, None]).sum(axis=0)
-    values = np.where(seen, dense - means, 0.0)
+    scales = column_scales(panel.with_row_weights(panel.row_weights / panel.row_weights.mean()))
+    values = np.where(seen, (dense - means) / scales, 0.0)
     products = (values.T * weights) @ values
     counts = (seen.T * weights) @ seen
     for matrix in (products, counts):
@@ -192,6 +197,38 @@ def test_the_rank_of_a_clear_mixture_is_supported(rank):
         assert found.sentences[0].endswith(f"; nothing points to rank {further.rank}")
     else:
         assert f"; rank {further.rank} needs about " in found.sentences[0]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_units_of_columns_do_not_change_what_noise_supports(seed):
+    panel = pure_noise(seed)
+    powers = np.random.default_rng(seed).permutation(np.resize(np.arange(-6, 7), 60))
+    mixed = Panel(panel.indptr, panel.columns, 10.0 ** powers[panel.columns] * panel.values, 60)
+    found, expected = inspect(mixed), inspect(panel)
+    assert found.strengths == pytest.approx(expected.strengths, rel=0.01)
+    assert (found.supported_rank, found.ranks[0].supported) == (expected.supported_rank, expected.ranks[0].supported)
+    assert found.evenness.coherence < 1.2
+    assert (found.units.own, expected.units.own) == (True, False)
+    assert powers[found.units.smallest_column] == -6
+    assert powers[found.units.largest_column] == 6
+    assert found.units.largest / found.units.smallest == pytest.approx(1e12, rel=0.3)
+    assert found.sentences[1] == found.units.sentence()
+    assert not any("units" in sentence for sentence in expected.sentences)
+    assert found.to_dict()["units"] == {
+        "own": True,
+        "smallest": found.units.smallest,
+        "smallest_column": found.units.smallest_column,
+        "largest": found.units.largest,
+        "largest_column": found.units.largest_column,
+    }
+
+
+def test_units_of_columns_do_not_change_what_a_mixture_supports():
+    panel = mixture(n=6000)
+    factors = 10.0 ** np.random.default_rng(0).integers(-6, 7, 40)
+    mixed = inspect(Panel(panel.indptr, panel.columns, factors[panel.columns] * panel.values, 40))
+    assert mixed.supported_rank == 3
+    assert mixed.strengths[:3] == pytest.approx(inspect(panel).strengths[:3], rel=0.01)
 
 
 def test_noise_supports_no_rank():

@@ -65,7 +65,12 @@ def test_one_pass_is_the_regression_of_columns_on_rows(center):
     free = [0] * (center != "none") + list(range(1 + effect, 3 + effect))
     at = np.column_stack([start.mean, loadings])[:, free]
     prior_mean = at.mean(axis=0)
-    prior = np.linalg.inv(np.cov(at.T, bias=True) + START_VARIANCE * size * np.eye(len(free)))
+    covariance = np.cov(at.T, bias=True)
+    if center != "none":  # centers and loadings are taken as unrelated unless twelve columns tell otherwise
+        explained = covariance[0, 1:] @ np.linalg.solve(covariance[1:, 1:], covariance[1:, 0]) / covariance[0, 0]
+        if -12 * np.log(1 - explained) <= 2 * np.log(12):
+            covariance[0, 1:] = covariance[1:, 0] = 0.0
+    prior = np.linalg.inv(covariance + START_VARIANCE * size * np.eye(len(free)))
     mean, x = start.mean.copy(), loadings.copy()
     for j in range(12):
         fixed = np.zeros(3 + effect)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 from collections import Counter
+from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 
@@ -39,6 +40,7 @@ from onesided.report.row_space import RowSpaceSection
 from onesided.report.spectrum import REPLICATES, SpectrumBands, beat_rank_zero, spectrum
 from onesided.report.style import DARK, LIGHT
 from onesided.report.svg import VARIABLES, drawn, label_points
+from onesided.report.units import panel_in_scales
 
 NAMES = ["tea & <b>rye</b>", "$\\frac{1}{0}$", "寿司" * 20, "Ω\x00", '"quoted"', "https://example.org/?a=1&b=2"]
 
@@ -84,7 +86,8 @@ def by_hand(model, panel, seed=0):
     weights = panel.row_weights.copy()
     weights[rows] = 0
     train = panel.with_row_weights(weights)
-    found = fit_row_space(train, model.fitted_setting(), int(rng.integers(2**31))).row_space
+    how = {"scales": model.row_space_.scales}
+    found = fit_row_space(train, model.fitted_setting(), int(rng.integers(2**31)), **how).row_space
     covariance = found.loadings @ found.loadings.T + np.diag(found.noise_variance)
     dense, kept = panel.to_dense(), weights > 0
     seen = ~np.isnan(dense[kept])
@@ -210,7 +213,9 @@ def test_a_histogram_has_every_row():
 def test_bands_are_of_a_free_diagonal(panel):
     model = fitted(panel, 2, center="columns", diagonal="fit")
     found = SpectrumBands.of(model, panel, 2, seed=4, earned=True)
-    expected = bootstrap(panel, rank=2, center="columns", diagonal="free", replicates=REPLICATES, columns=[], rng=4)
+    expected = bootstrap(
+        panel, rank=2, center="columns", diagonal="free", scales=model.scales_, replicates=REPLICATES, columns=[], rng=4
+    )
     np.testing.assert_array_equal(found.bands.lower, expected.eigenvalues().lower)
     told = Report.of(model, seed=4).to_dict()["found"]["components"]
     assert told[0]["band"] == [expected.eigenvalues().lower[0], expected.eigenvalues().upper[0]]
@@ -282,7 +287,8 @@ def test_components_name_each_column_once(model):
 @pytest.mark.parametrize("center", ["columns", "both"])
 def test_shares_are_of_the_variance_that_similarity_has(center):
     model = fitted(mixture(n=60, d=12, per_row=4), 2, center=center, diagonal="free")
-    found, variance = Components.of(model.row_space_), deviations(model.row_space_) ** 2 + model.row_variance_
+    found, variance = Components.of(model.row_space_), deviations(model.row_space_) ** 2
+    variance = (variance + model.row_variance_ * model.scales_**2) / (model.scales_**2 if found.scaled else 1.0)
     assert found.variance == pytest.approx(variance.sum())
     assert found.spread_share > 0
     told = found.factor_share, found.row_share, found.noise_share, found.spread_share
@@ -330,6 +336,7 @@ def private_model(mechanism="gradient", **options):
 
 def odd_models():
     panel = mixture(n=120, d=8, per_row=4)
+    effects = np.random.default_rng(1).normal(size=(120, 1))
     two = np.full((80, 8), np.nan)
     two[:40, :4], two[40:, 4:] = np.random.default_rng(0).normal(size=(2, 40, 4))
     unseen = panel.to_dense()
@@ -337,7 +344,9 @@ def odd_models():
     given = {"center": "columns", "diagonal": "free"}
     return {
         "rank 0": fitted(panel, 0, **given),
-        "rank 0 with row effects": fitted(panel, 0, center="both", diagonal="free"),
+        "rank 0 with row effects": fitted(
+            Panel.from_dense(panel.to_dense() + effects), 0, center="both", diagonal="free"
+        ),
         "rank chosen": fitted(panel.take_rows(np.arange(60)), "auto", **given),
         "center chosen": fitted(panel, 1, diagonal="free"),
         "nothing chosen": fitted(panel, 1, **given),
@@ -800,6 +809,142 @@ def test_progress_is_told(model):
     Report.of(model, progress=lambda done, total: steps.append((done, total)))
     assert steps == sorted(steps)
     assert {total for _, total in steps} == {100}
+
+
+# Columns in units of their own
+
+
+FACTORS = 10.0 ** np.resize(np.arange(-4, 5), 14)
+
+
+@pytest.fixture(scope="module")
+def mixed(panel):
+    """The panel with columns in units of their own."""
+    return Panel(panel.indptr, panel.columns, FACTORS[panel.columns] * panel.values, 14)
+
+
+@pytest.fixture(scope="module")
+def mixed_model(mixed):
+    return fitted(mixed, 2, center="columns", diagonal="free", refine="none", blend=None)
+
+
+@pytest.fixture(scope="module")
+def mixed_report(mixed_model):
+    return Report.of(mixed_model, names={4: "x < y"})
+
+
+def test_the_page_says_that_columns_have_units_of_their_own(mixed_model, mixed_report):
+    page, numbers, scales = mixed_report.html(), mixed_report.to_dict(), mixed_model.scales_
+    low, high = int(np.argmin(scales)), int(np.argmax(scales))
+    said = (
+        "Columns are measured in units of their own: scales, 1 for a typical entry, run from "
+        f"{number(scales[low])} ({low}) to {number(scales[high])} ({high})."
+    )
+    assert page.count(said) == 2  # of what was observed, and of what was found
+    assert said in mixed_report.data.html()
+    assert "Scales of the columns, but for 2 between" in page
+    assert f'<th scope="row">x &lt; y</th><td class="n">{number(scales[4])}</td>' in page
+    for section in ("observed", "found"):
+        units = numbers[section]["units"]
+        assert units["own"] is True
+        assert units["smallest"] == {"id": low, "name": str(low), "scale": scales[low]}
+        assert units["largest"] == {"id": high, "name": str(high), "scale": scales[high]}
+        assert [one["scale"] for one in units["listed"]] == [*np.sort(scales)[:6], *np.sort(scales)[-6:]]
+    assert (numbers["found"]["components_in"], numbers["quality"]["units"]) == ("scales", "scales")
+    assert "RMSE, in scales" in page
+    assert "squares of the columns' scales" in page.replace("&#x27;", "'")
+    assert said not in Report.of(copy_without_panel(mixed_model)).quality.html()
+    assert said in Report.of(copy_without_panel(mixed_model)).data.html()
+
+
+def copy_without_panel(model):
+    other = copy(model)
+    other._hold(model.row_space_, None)
+    return other
+
+
+def test_the_page_is_silent_where_columns_share_a_unit(panel):
+    alike = Report.of(fitted(panel, 2, center="columns", diagonal="free", refine="none", blend=None, scale="none"))
+    numbers = alike.to_dict()
+    assert "units of their own" not in alike.html()
+    assert numbers["observed"]["units"] == numbers["found"]["units"]
+    assert (numbers["found"]["units"]["own"], numbers["found"]["units"]["listed"]) == (False, [])
+    assert (numbers["found"]["components_in"], numbers["quality"]["units"]) == ("values", "values")
+    scores = numbers["quality"]["scores"]
+    assert numbers["quality"]["rmse_in_units_of_values"] == {name: score["rmse"] for name, score in scores.items()}
+    assert "in the units of the values (column means: " in alike.quality.in_short
+
+
+def test_scores_of_columns_in_units_of_their_own(mixed_model, mixed, mixed_report):
+    """Entry by entry by the textbook's formula, e over the column's scale."""
+    (_, e, s, around), rows, _ = by_hand(mixed_model, mixed)
+    scales = mixed_model.scales_[np.concatenate([mixed.columns[mixed.indptr[u] : mixed.indptr[u + 1]] for u in rows])]
+    quality = mixed_report.quality
+    score = quality.scores["model"]
+    assert score.rmse == pytest.approx(np.sqrt(np.mean((e / scales) ** 2)), rel=1e-6)
+    assert score.explained == pytest.approx(1 - np.sum((e / scales) ** 2) / np.sum((around / scales) ** 2), rel=1e-6)
+    log_score = np.mean(-0.5 * (np.log(2 * np.pi * (s / scales) ** 2) + (e / s) ** 2))
+    assert score.log_score == pytest.approx(log_score, rel=1e-6)
+    assert quality.scores["column means"].rmse == pytest.approx(np.sqrt(np.mean((around / scales) ** 2)))
+    assert quality.rmse_of_values["model"] == pytest.approx(np.sqrt(np.mean(e**2)), rel=1e-6)
+    assert quality.rmse_of_values["column means"] == pytest.approx(np.sqrt(np.mean(around**2)))
+    told = mixed_report.to_dict()["quality"]["rmse_in_units_of_values"]
+    assert told["column_means"] == quality.rmse_of_values["column means"]
+    assert f"units of the values the RMSE is {number(told['model'])} " in quality.html()
+
+
+def test_scores_are_in_units_of_the_values_where_columns_have_nearly_one(panel):
+    model = fitted(panel, 2, center="both", diagonal="free", blend=None)
+    assert not model.row_space_.in_own_units
+    assert np.ptp(model.scales_) > 0.1
+    found = Report.of(model).quality
+    alike = QualitySection.of(fitted(panel, 2, center="both", diagonal="free", blend=None, scale="none"), panel)
+    assert found.scores["column means"].rmse == pytest.approx(alike.scores["column means"].rmse)
+    assert found.scores["model"].rmse == pytest.approx(alike.scores["model"].rmse, rel=0.05)
+
+
+def test_units_do_not_change_what_is_told(panel, mixed, mixed_report):
+    """Multiplying columns changes nothing but their scales, as far as these can be told."""
+    model = fitted(panel, 2, center="columns", diagonal="free", refine="none", blend=None)
+    scaled = panel_in_scales(panel, model.scales_)
+    alike = Report.of(fitted(scaled, 2, center="columns", diagonal="free", refine="none", blend=None, scale="none"))
+    found, expected = mixed_report.to_dict(), alike.to_dict()
+    explained = [told["quality"]["scores"]["model"]["explained"] for told in (found, expected)]
+    assert explained[0] == pytest.approx(explained[1], abs=0.02)
+    bounds = [told["quality"]["pair_errors"]["model"][-1]["high"] for told in (found, expected)]
+    assert bounds[0] == pytest.approx(bounds[1], rel=0.1)
+    for name in ("share_of_components", "share_of_single_entries"):
+        assert found["found"][name] == pytest.approx(expected["found"][name], abs=0.03)
+
+
+def test_bands_are_in_units_of_the_scales(mixed, mixed_model):
+    found = SpectrumBands.of(mixed_model, mixed, 2, seed=4, earned=True)
+    scaled = panel_in_scales(mixed, mixed_model.scales_)
+    expected = bootstrap(scaled, rank=2, center="columns", diagonal="free", replicates=REPLICATES, columns=[], rng=4)
+    np.testing.assert_array_equal(found.bands.lower, expected.eigenvalues().lower)
+    largest = Components.of(mixed_model.row_space_).eigenvalues[0]
+    assert found.bands.lower[0] / 1.5 < largest < 1.5 * found.bands.upper[0]
+
+
+@pytest.mark.parametrize("center", ["columns", "both"])
+def test_components_are_of_values_over_scales(mixed, center):
+    model = fitted(mixed, 2, center=center, diagonal="free")
+    found, scales = Components.of(model.row_space_), model.scales_
+    products = (model.factor_ / scales[:, None]) @ (model.factor_ / scales[:, None]).T
+    np.testing.assert_allclose(found.factor @ found.factor.T, products)
+    np.testing.assert_allclose(found.eigenvalues, np.linalg.eigvalsh(products)[:-3:-1])
+    variance = (deviations(model.row_space_) ** 2 + model.row_variance_ * scales**2) / scales**2
+    assert found.variance == pytest.approx(variance.sum())
+    told = found.factor_share, found.row_share, found.noise_share, found.spread_share
+    assert sum(told) == pytest.approx(1.0)
+
+
+def test_a_private_page_says_nothing_of_scales(odd):
+    for name in ("private", "private, local"):
+        numbers = odd(name).to_dict()
+        assert "units" not in numbers["observed"]
+        assert numbers["found"]["units"]["own"] is False
+        assert "units of their own" not in odd(name).html()
 
 
 def test_refusals_in_python(model, panel):

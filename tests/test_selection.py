@@ -66,7 +66,7 @@ def test_the_score_is_that_of_rows_never_fitted(mixture):
     selection = select(panel, setting, Candidates(ranks=(3,)), rng=0)
     fresh_truth = synthetic.Truth(np.random.default_rng(9).normal(size=(2500, 3)) / np.sqrt(3), truth.column_factors)
     fresh = synthetic.sample_fixed(fresh_truth, 8, rng=5)
-    found = fit_row_space(panel, setting, 0, passes=12)
+    found = fit_row_space(panel, setting, 0, most_passes=12)
     score = found.row_space.predictor.leave_one_out(fresh, np.ones(2500))[:, 0].sum() / fresh.n_entries
     assert selection.trials[0].score == pytest.approx(score, abs=0.15)
 
@@ -93,7 +93,11 @@ def test_row_effects_are_found():
     off = model.covariance_.block([0, 1], [2, 3])
     np.testing.assert_allclose(off, 1.0, rtol=0.1)
     assert model.transform(panel).shape == (3000, 1)
-    np.testing.assert_allclose(np.abs(model.components_), 1 / np.sqrt(30), rtol=1e-6)
+    scales = model.scales_
+    np.testing.assert_allclose(scales, 1.0, atol=0.1)
+    np.testing.assert_allclose(np.abs(model.components_[0]), scales / np.linalg.norm(scales), rtol=1e-6)
+    one_unit = OneSidedCompletion(scale="none", random_state=0).fit(panel)
+    np.testing.assert_allclose(np.abs(one_unit.components_), 1 / np.sqrt(30), rtol=1e-6)
 
 
 def test_the_one_standard_error_rule_never_takes_a_larger_rank(mixture, model):

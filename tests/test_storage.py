@@ -186,6 +186,50 @@ def test_a_loaded_model_can_be_saved_again(path: Path) -> None:
     assert same(OneSidedCompletion.load(path).impute(panel), first.impute(panel))
 
 
+def mixed_panel() -> Panel:
+    """Columns in units of their own."""
+    plain = make_panel()
+    factors = 10.0 ** np.arange(-4, 5)
+    return Panel(plain.indptr, plain.columns, factors[plain.columns] * plain.values, 9)
+
+
+def test_scales(path: Path) -> None:
+    panel = mixed_panel()
+    model = make_model(OneSidedCompletion, center="both").fit(panel)
+    assert model.row_space_.in_own_units
+    model.save(path)
+    loaded = OneSidedCompletion.load(path)
+    assert loaded.scale == "auto"
+    assert same(loaded.scales_, model.scales_)
+    assert same(loaded.row_space_.scales, model.row_space_.scales)
+    assert loaded.row_variance_ == model.row_variance_
+    assert same(loaded.row_space_.loadings, model.row_space_.loadings)
+    assert same(loaded.impute(panel), model.impute(panel))
+
+
+@pytest.mark.parametrize("scale", ["auto", "none"])
+def test_a_file_without_scales_is_of_columns_in_one_unit(path: Path, scale: str) -> None:
+    make_model(OneSidedCompletion, scale=scale).fit(make_panel()).save(path)
+    stored = archive.read(path, "model")
+    assert ("scales" in stored.arrays) == (scale == "auto")
+    stored.arrays.pop("scales", None)
+    archive.write(stored, path)
+    loaded = OneSidedCompletion.load(path)
+    assert loaded.row_space_.scales is None
+    assert same(loaded.scales_, np.ones(9))
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
+def test_scales_that_are_not_positive_numbers_are_refused(path: Path, bad: float) -> None:
+    make_model(OneSidedCompletion).fit(make_panel()).save(path)
+    stored = archive.read(path, "model")
+    stored.arrays["scales"] = np.where(np.arange(9) == 4, bad, stored.arrays["scales"])
+    archive.write(stored, path)
+    message = rf"a row space has a scale of {bad} in column 4; expected positive, finite scales \(found in .*saved"
+    with pytest.raises(InputError, match=message):
+        OneSidedCompletion.load(path)
+
+
 # What a file holds
 
 

@@ -56,7 +56,7 @@ def main() -> None:
         pointers, columns, values, size = generated(name)
         rows = gpu.Rows.of(pointers, columns, values, size.columns)
         center = torch.full((size.columns,), 3.5, device="cuda", dtype=torch.float64)
-        e, weights = gpu.centred(rows, center, 1.0, torch.float32), torch.ones(size.rows, device="cuda")
+        e, weights = gpu.centred(rows, center, center / 3.5, torch.float32), torch.ones(size.rows, device="cuda")
         n = len(e)
         for R in (16, 32):
             X = 0.1 * torch.randn(size.columns, R, device="cuda")

@@ -97,7 +97,7 @@ class FactorAnalysisEM(Baseline):
             loadings, noise, least = self._start(panel, mean, rows)
             certain = np.zeros((panel.n_columns, (self.rank + 1) * (self.rank + 2) // 2))  # a covariance of zero
             for iteration in range(self.iterations):
-                columns = rows.engine.prepare_columns(mean, loadings, noise, certain, unit=rows.unit)
+                columns = rows.engine.prepare_columns(mean, loadings, noise, certain, rows.units)
                 shift, loadings, noise = _maximised(rows.engine.posterior_sums(columns), rows, noise, least)
                 mean = mean + rows.unit * shift
                 history.append(float(np.log(noise).mean()))

@@ -70,7 +70,7 @@ class ColumnMeans(MeansAlone):
     ----------
     shrink : bool, default False
         Whether means are pulled to their own mean by empirical Bayes: μ_j ~ N(m, σ²) with everything estimated, which
-        is what :class:`onesided.OneSidedCompletion` of rank 0 does with ``center="columns"``.
+        is what :class:`onesided.OneSidedCompletion` of rank 0 does with ``center="columns"`` and ``scale="none"``.
 
     Attributes
     ----------

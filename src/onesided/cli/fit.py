@@ -56,6 +56,12 @@ class ModelOptions:
         help="Whether the first solution, from pairs of columns, is refined by a model of whole rows; auto: where "
         "memory allows.",
     )
+    scale: Any = option(
+        "--scale",
+        **one_of("auto", "none"),
+        help="Whether columns are measured in units of their own, estimated from all rows (auto), or all in one unit "
+        "(none). A private fit measures all by its bounds.",
+    )
     max_passes: int = option(
         "--max-passes", type=POSITIVE, default=300, help="Passes over the rows for the first solution, at most."
     )
@@ -220,9 +226,10 @@ def fit(
             "rank": model.rank_,
             "center": model.center_,
             "diagonal": model.diagonal_,
+            **_units(model, as_json),
             "refinement_passes": ended.passes if ended else 0,
             "refinement_change": ended.change if ended else None,
-            **_held_out(model),
+            **_held_out(model, as_json),
             "solver": model.solve_.message if not as_json else model.solve_.status,
             "passes": model.solve_.passes,
             "seconds": seconds,
@@ -290,12 +297,34 @@ def _as_in(plan: Privacy, ids: npt.NDArray[Any]) -> Privacy:
     return replace(plan, columns=[int(name) for name in listed]) if whole else plan
 
 
+def _units(model: OneSidedCompletion, as_json: bool) -> dict[str, Any]:
+    """Between which scales the columns lie, and what is in units of them; a sentence where these are their own."""
+    from onesided.model.units import Units
+
+    units = Units.of(model.scales_, model.column_ids_)
+    if as_json:
+        held_out = "values" if model.row_space_.scales is None else "scales"
+        in_units = {"held_out": held_out, "variances": "scales" if units.own else "values"}
+        return {"units": units.to_dict() | in_units}
+    return {"units": f"{units.sentence()}; variances below are in squares of them"} if units.own else {}
+
+
 def _variances(model: OneSidedCompletion) -> dict[str, Any]:
-    """Eigenvalues of XXᵀ, as in the report; the row effect has a line of its own."""
+    """Eigenvalues of XXᵀ, as in the report; the row effect has a line of its own.
+
+    In squares of the columns' scales where columns have units of their own.
+    """
+    from onesided.model.axes import principal_axes
+    from onesided.model.units import in_scales
+
+    space, factor = model.row_space_, model.factor_
+    if space.in_own_units:
+        space = in_scales(space)
+        factor = principal_axes(space.factor)
     return {
-        "eigenvalues": sorted((model.factor_**2).sum(axis=0).tolist(), reverse=True),
-        "row_variance": model.row_variance_,
-        "noise_variance": float(model.noise_variance_.mean()),
+        "eigenvalues": sorted((factor**2).sum(axis=0).tolist(), reverse=True),
+        "row_variance": space.row_variance,
+        "noise_variance": float(space.noise_variance.mean()),
     }
 
 
@@ -317,13 +346,14 @@ def _released(model: OneSidedCompletion, output: str) -> dict[str, Any]:
     }
 
 
-def _held_out(model: OneSidedCompletion) -> dict[str, Any]:
-    """How the chosen setting did on held-out rows, if there was a choice."""
+def _held_out(model: OneSidedCompletion, as_json: bool) -> dict[str, Any]:
+    """How the chosen setting did on held-out rows, if there was a choice, and in which units."""
     if model.selection_ is None:
         return {}
     chosen = next(trial for trial in model.selection_.trials if trial.chosen)
+    scaled = model.row_space_.scales is not None and not as_json
     return {
         "settings_tried": len(model.selection_.trials),
         "held_out_log_score": chosen.score,
-        "held_out_rmse": chosen.rmse,
+        "held_out_rmse": f"{chosen.rmse:.4g}, in units of the columns' scales" if scaled else chosen.rmse,
     }

@@ -38,13 +38,19 @@ def inspect(table: str, reading: ReadingOptions, as_json: bool) -> None:
     parts             sets of at least two columns that chains of rows link
     columns always alone
                       columns seen, but never in one row with another
+    scales            how large the values of columns are beside each other, as a
+                      fit would have it, 1 for a typical entry: the smallest and
+                      the largest; columns have units of their own where these
+                      differ by ten times or more
     coherence         largest mean square of a column over the mean of all: 1 if
-                      columns are alike, the number of columns if one has all
+                      columns are alike, the number of columns if one has all; of
+                      values over scales where columns have units of their own
     effective columns
                       (sum of n)² / (sum of n²), n the entries of a column: among
                       how many columns the entries are really spread
-    strength          of a direction: its eigenvalue in the sums of products over
-                      the largest that random signs yield; supported above 1.1
+    strength          of a direction: its eigenvalue in the sums of products, of
+                      values over scales, over the largest that random signs
+                      yield; supported above 1.1
     rows or more      rows like these at which a rank would reach that: rough, and
                       meaningless if there are fewer directions
     paper's bound     the rows that the theory asks for, all its constants set to
@@ -87,6 +93,7 @@ def _lines(answer: Recoverability, left_out: dict[str, int]) -> dict[str, Any]:
         "parts": f"{parts.parts:,}, the largest with {parts.largest_share:.1%} of the columns",
         "columns_never_seen": parts.columns_never_seen,
         "columns_always_alone": parts.columns_always_alone,
+        "scales": f"{answer.units.smallest:.3g} to {answer.units.largest:.3g}",
         "coherence": answer.evenness.coherence,
         "effective_columns": round(answer.evenness.effective_columns),
         "supported_rank": answer.supported_rank,

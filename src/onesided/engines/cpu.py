@@ -12,7 +12,7 @@ from onesided.arrays import Array
 from onesided.engines.engine import Engine, means_from, row_prior
 from onesided.engines.threads import RowBlocks, Run, cut, in_order, workers
 from onesided.kernels import cpu, posterior
-from onesided.kernels.bundles import Columns, Rows, Sums
+from onesided.kernels.bundles import Columns, Prior, Rows, Sums
 from onesided.kernels.reference import to_half
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
@@ -42,12 +42,12 @@ class NumpyEngine(Engine):
         return float(cpu.diagonal_terms(X, counts, squares, effect, ridge, gradient))
 
     def column_posterior(
-        self, sums: Sums, fixed: Array, free: Array, precision: Array, prior: Array, linear: Array
+        self, sums: Sums, fixed: Array, free: Array, precision: Array, prior: Prior
     ) -> tuple[Array, Array, Array]:
         width = len(free) * (len(free) + 1) // 2
 
         def update(at: slice) -> Any:
-            return posterior.column_posterior(sums.taken(at), fixed[at], free, precision[at], prior, linear[at])
+            return posterior.column_posterior(sums.taken(at), fixed[at], free, precision[at], prior.taken(at))
 
         slices = list(chunks(len(fixed), width))
         residual, spread = np.empty_like(sums.squares), np.empty((len(fixed), width), sums.second.dtype)
@@ -82,15 +82,15 @@ class CpuEngine(RowBlocks, NumpyEngine):
             seen |= there
         return np.asarray(means_from(self, first, passes=1))
 
-    def column_sums(self, center: Array, scale: float) -> tuple[Array, Array]:
+    def column_sums(self, center: Array, scale: Array) -> tuple[Array, Array]:
         sums, products = self.sum(lambda rows: cpu.column_sums(rows, center, scale))
         return np.ascontiguousarray(sums.T), products
 
     def row_pass(
-        self, X: Array, center: Array, scale: float, effect: float, exact: bool = False
+        self, X: Array, center: Array, scale: Array, effect: float, exact: bool = False
     ) -> tuple[float, Array]:
-        lines = cpu.lines(X, center, np.dtype(np.float64) if exact else self.dtype, effect)
-        loss, gradient = self.sum(lambda rows: cpu.row_pass(rows, scale, lines))
+        lines = cpu.lines(X, center, scale, np.dtype(np.float64) if exact else self.dtype, effect)
+        loss, gradient = self.sum(lambda rows: cpu.row_pass(rows, lines))
         return loss, gradient[:, lines.rank - X.shape[1] :]
 
     def curvature(self, X: Array) -> Array:
@@ -98,7 +98,7 @@ class CpuEngine(RowBlocks, NumpyEngine):
         (blocks,) = self.sum(lambda rows: (cpu.curvature(rows, factor),))
         return np.asarray(blocks)
 
-    def gram_product(self, V: Array, center: Array, scale: float, effect: float) -> Array:
+    def gram_product(self, V: Array, center: Array, scale: Array, effect: float) -> Array:
         V = np.ascontiguousarray(V, dtype=np.float64)
         (product,) = self.sum(lambda rows: (cpu.gram_product(rows, center, scale, effect, V),))
         return np.asarray(product)
@@ -118,9 +118,9 @@ class CpuEngine(RowBlocks, NumpyEngine):
         loadings: Array,
         noise: Array,
         spread: Array | None,
+        unit: Array | None = None,
         row_mean: Array | None = None,
         row_covariance: Array | None = None,
-        unit: float = 1.0,
         exact: bool = False,
     ) -> Columns:
         dtype = np.dtype(np.float64 if exact else self.dtype)
@@ -133,6 +133,7 @@ class CpuEngine(RowBlocks, NumpyEngine):
             for _ in in_order(lambda at: fill(loadings[at], noise[at], spread[at], information[at]), slices):
                 pass
         wide = cpu.padded(loadings.astype(dtype, copy=False))
+        unit = np.ones(d) if unit is None else unit
         return Columns(unit, mean, wide, 1 / noise, information, to_half(prior).astype(dtype), floor, k)
 
     def posterior_sums(self, columns: Columns) -> Sums:

@@ -14,7 +14,7 @@ import numpy as np
 
 from onesided.arrays import Array
 from onesided.engines.placement import place_of
-from onesided.kernels.bundles import Columns, Sums
+from onesided.kernels.bundles import Columns, Prior, Sums
 from onesided.panels.panel_like import PanelLike
 
 
@@ -38,10 +38,10 @@ class Engine(Protocol):
     def column_means(self) -> Any:
         """The weighted mean of each column; of all entries for a column never seen."""
 
-    def column_sums(self, center: Any, scale: float) -> tuple[Any, Array]:
-        """Seven sums for each column, one after the other, and three over all rows."""
+    def column_sums(self, center: Any, scale: Any) -> tuple[Any, Array]:
+        """Seven sums for each column, one after the other, and three over all rows, of (v − c_j) / s_j."""
 
-    def row_pass(self, X: Any, center: Any, scale: float, effect: float, exact: bool = False) -> tuple[float, Any]:
+    def row_pass(self, X: Any, center: Any, scale: Any, effect: float, exact: bool = False) -> tuple[float, Any]:
         """The loss and its gradient in X, beside which stands a fixed column of ``effect`` if that is not zero."""
 
     def diagonal_terms(self, X: Any, counts: Any, squares: Any, effect: float, ridge: float, gradient: Any) -> float:
@@ -50,7 +50,7 @@ class Engine(Protocol):
     def curvature(self, X: Any) -> Any:
         """Σ_{u∋j} w A_u for every column j."""
 
-    def gram_product(self, V: Any, center: Any, scale: float, effect: float) -> Any:
+    def gram_product(self, V: Any, center: Any, scale: Any, effect: float) -> Any:
         """Weighted sums of products, M̂ᵀ diag(w) M̂ − τ²N, applied to the columns of V."""
 
     def drawn(self) -> tuple[Engine, float]:
@@ -65,21 +65,22 @@ class Engine(Protocol):
         loadings: Any,
         noise: Any,
         spread: Any | None,
+        unit: Any = None,
         row_mean: Array | None = None,
         row_covariance: Array | None = None,
-        unit: float = 1.0,
         exact: bool = False,
     ) -> Columns:
         """Columns and the prior of rows as the passes below take them, in doubles where ``exact``.
 
-        ``spread`` are the columns' posterior covariances; rows are N(0, I) unless their mean and covariance are given.
+        ``spread`` are the columns' posterior covariances and ``unit`` is what all but the means are measured in, one
+        where it is not given; rows are N(0, I) unless their mean and covariance are given.
         """
 
     def posterior_sums(self, columns: Columns) -> Sums:
         """The columns' sufficient statistics, over rows of positive weight; their total is on the host."""
 
     def column_posterior(
-        self, sums: Sums, fixed: Any, free: Array, precision: Any, prior: Array, linear: Any
+        self, sums: Sums, fixed: Any, free: Array, precision: Any, prior: Prior
     ) -> tuple[Any, Any, Any]:
         """Columns given their sufficient statistics; ``fixed`` is overwritten."""
 
@@ -96,7 +97,7 @@ def means_from(engine: Engine, start: Any, passes: int) -> Any:
     Values are taken as differences from it, so that constants have exact means.
     """
     for _ in range(passes):
-        counts, _, sums, *_ = engine.column_sums(start, 1.0)[0]
+        counts, _, sums, *_ = engine.column_sums(start, engine.xp.ones_like(start))[0]
         start = start + sums / engine.xp.where(counts > 0, counts, 1.0)
     return engine.xp.where(counts > 0, start, counts @ start / (counts.sum() or 1.0))
 

@@ -44,7 +44,7 @@ from onesided.engines.placement import PairPass, Place
 from onesided.engines.threads import cut
 from onesided.errors import InputError, counted
 from onesided.kernels import gpu, gpu_pairs
-from onesided.kernels.bundles import Columns, Sums
+from onesided.kernels.bundles import Columns, Prior, Sums
 from onesided.kernels.reference import to_half
 from onesided.memory import memory_in_words
 from onesided.panels.panel import Panel
@@ -240,7 +240,7 @@ class GpuEngine(Engine):
             counted = [block > 0 for block in self._weights]
             self._some = [rows.taken(mask) for rows, mask in zip(place.blocks(), counted, strict=True)]
             self._weights = [block[mask] for block, mask in zip(self._weights, counted, strict=True)]
-        self._centred: dict[tuple[int, torch.dtype], tuple[Tensor, float, Tensor]] = {}
+        self._centred: dict[tuple[int, torch.dtype], tuple[Tensor, Tensor, Tensor]] = {}
 
     def array(self, values: Any) -> Tensor:
         if isinstance(values, Tensor):
@@ -261,10 +261,10 @@ class GpuEngine(Engine):
         for k, (rows, weights) in enumerate(zip(blocks, self._weights, strict=True)):
             yield k, rows, weights
 
-    def _around(self, k: int, rows: gpu.Rows, center: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
+    def _around(self, k: int, rows: gpu.Rows, center: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
         """Centred values of a block, kept until others are needed."""
         before = self._centred.get((k, dtype))
-        if before is not None and before[0] is center and before[1] == scale:
+        if before is not None and before[0] is center and before[1] is scale:
             return before[2]
         self._centred.pop((k, dtype), None)
         e = gpu.centred(rows, center, scale, dtype)
@@ -276,7 +276,7 @@ class GpuEngine(Engine):
         """From zero, in two passes."""
         return means_from(self, torch.zeros(self.n_columns, dtype=torch.float64, device=self.place.device), passes=2)
 
-    def column_sums(self, center: Tensor, scale: float) -> tuple[Tensor, Array]:
+    def column_sums(self, center: Tensor, scale: Tensor) -> tuple[Tensor, Array]:
         sums = torch.zeros((7, self.n_columns), dtype=torch.float64, device=self.place.device)
         products = np.zeros(3)
         for _, rows, weights in self._blocks():
@@ -287,7 +287,7 @@ class GpuEngine(Engine):
         return sums, products
 
     def row_pass(
-        self, X: Tensor, center: Tensor, scale: float, effect: float, exact: bool = False
+        self, X: Tensor, center: Tensor, scale: Tensor, effect: float, exact: bool = False
     ) -> tuple[float, Tensor]:
         dtype, first = torch.float64 if exact else self.place.dtype, int(effect != 0)
         rank = first + X.shape[1]
@@ -310,7 +310,7 @@ class GpuEngine(Engine):
         parts = (gpu.curvature(rows, weights, X.to(self.place.dtype)) for _, rows, weights in self._blocks())
         return sum(part.to(torch.float64) for part in parts)
 
-    def gram_product(self, V: Tensor, center: Tensor, scale: float, effect: float) -> Tensor:
+    def gram_product(self, V: Tensor, center: Tensor, scale: Tensor, effect: float) -> Tensor:
         V = V.to(self.place.dtype)
         parts = (
             gpu.gram_product(rows, self._around(k, rows, center, scale, self.place.dtype), weights, effect, V)
@@ -341,9 +341,9 @@ class GpuEngine(Engine):
         loadings: Tensor,
         noise: Tensor,
         spread: Tensor | None,
+        unit: Tensor | None = None,
         row_mean: Array | None = None,
         row_covariance: Array | None = None,
-        unit: float = 1.0,
         exact: bool = False,
     ) -> Columns:
         k, dtype = loadings.shape[1], torch.float64 if exact else self.place.dtype
@@ -352,6 +352,7 @@ class GpuEngine(Engine):
         if spread is not None:
             information = gpu.column_information(loadings, noise, spread).to(dtype)
         halves = self.array(to_half(prior)).to(dtype)
+        unit = torch.ones_like(mean) if unit is None else unit
         return Columns(unit, mean, loadings.to(dtype), 1 / noise, information, halves, floor, k)
 
     def posterior_sums(self, columns: Columns) -> Sums:
@@ -364,15 +365,15 @@ class GpuEngine(Engine):
         return sums._replace(total=host(sums.total))
 
     def column_posterior(
-        self, sums: Sums, fixed: Tensor, free: Array, precision: Tensor, prior: Array, linear: Tensor
+        self, sums: Sums, fixed: Tensor, free: Array, precision: Tensor, prior: Prior
     ) -> tuple[Tensor, Tensor, Tensor]:
-        freed, prior_there = self.place.tensor(free), self.array(prior)
+        freed, prior = self.place.tensor(free), prior._replace(precision=self.array(prior.precision))
         spread, residual = torch.empty_like(sums.second), torch.empty_like(sums.squares)
         step = max(1, gpu.CHUNK // (8 * (len(free) + 1) ** 2))
         for start in range(0, len(fixed), step):
             at = slice(start, start + step)
             fixed[at], spread[at], residual[at] = gpu.column_posterior(
-                sums.taken(at), fixed[at], freed, precision[at], prior_there, linear[at]
+                sums.taken(at), fixed[at], freed, precision[at], prior.taken(at)
             )
         return fixed, spread, residual
 

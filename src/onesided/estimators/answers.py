@@ -50,6 +50,11 @@ class AnsweringEstimator(OneSidedEstimator):
         return self.row_space_.noise_variance
 
     @property
+    def scales_(self) -> Array:
+        """s_j."""
+        return self.row_space_.units
+
+    @property
     def row_noise_(self) -> RowNoise:
         """How rows differ in noise."""
         return self.row_space_.row_noise
@@ -200,6 +205,7 @@ class AnsweringEstimator(OneSidedEstimator):
             center=self.center_,
             diagonal="free",
             weight_exponent=self.weight_exponent,
+            scales=self.row_space_.scales,
             replicates=replicates,
             rng=generator(random_state),
             progress=progress,

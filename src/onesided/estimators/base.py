@@ -122,12 +122,13 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def score(self, X: Any, y: Any = None) -> float:
         """The held-out row score: minus the mean squared error of predicted products of two entries.
 
-        Over all pairs i ≠ j of entries of the same row of X, the mean of (T_ij − v_i v_j)² with T the low-rank
-        output, rows weighed by their weights. Larger is better; models can be compared on the same rows.
+        Over all pairs i ≠ j of entries of the same row of X, the mean of (T_ij − v_i v_j)² / (s_i s_j)² with T the
+        low-rank output and s the columns' scales, rows weighed by their weights. Larger is better. Models of the same
+        scales can be compared on the same rows.
         """
         panel = self._read_for_use(X)
         with single_blas_thread():
-            return -mean_squared_pair_error(panel, self.second_moment_.low_rank.factor)
+            return -mean_squared_pair_error(panel, self.second_moment_.low_rank.factor, self.row_space_.scales)
 
     def save(self, path: str | os.PathLike[str], *, panel: bool = True) -> None:
         """Write the fitted model to one file.

@@ -41,11 +41,11 @@ from onesided.estimators.answers import AnsweringEstimator
 from onesided.estimators.base import generator, warn_of_parts
 from onesided.estimators.parameters import Interval, StrOptions, check_noise
 from onesided.estimators.saving import stored_account, stored_provenance, stored_refinement, stored_selection
-from onesided.fitting.fit import Auto, Options, Outcome, fit
+from onesided.fitting.fit import Auto, Options, Outcome, Scale, fit
 from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.refinement import Refine
 from onesided.fitting.selection import Rule, Selection
-from onesided.fitting.setting import Center, Setting, check_fittable, with_weights_as_counts
+from onesided.fitting.setting import REFINE_PASSES, Center, Setting, check_fittable, with_weights_as_counts
 from onesided.fitting.solvers.result import Progress
 from onesided.model.row_space import RowSpace
 from onesided.panels.fingerprint import fingerprint
@@ -63,8 +63,7 @@ class OneSidedCompletion(AnsweringEstimator):
     A moment solution, in which every pair of columns weighs by its count, is found in passes over the rows: it
     minimises ½ Σ_ij N_ij (x_iᵀx_j − T̂_ij)² + ρ Σ_j ‖x_j‖², and the pair matrix is never formed. Variational passes
     (:mod:`onesided.fitting.refinement`) then integrate the rows out and estimate every variance. Rank, center and
-    diagonal are chosen by how well entries of held-out rows are predicted from the row's others
-    (:mod:`onesided.fitting.selection`).
+    diagonal are chosen by how well held-out entries are predicted (:mod:`onesided.fitting.selection`).
 
     A row of weight two counts as two rows. Where all weights are below one they are relative: their mean becomes one.
 
@@ -73,50 +72,50 @@ class OneSidedCompletion(AnsweringEstimator):
     rank : int or "auto", default "auto"
         Columns of the factor; 0 for means and row effects alone.
     center : "auto", "none", "columns" or "both", default "auto"
-        What is in the model beside the factor: nothing, a mean for each column, or also an effect of each row, the
-        same in all columns, with variance τ². T = μμᵀ + τ²11ᵀ + XXᵀ + diagonal. "auto" chooses between the last two.
+        What is in the model beside the factor: nothing, column means, or also an effect of each row, of variance τ²s_j²
+        in a column of scale s_j. T = μμᵀ + τ²ssᵀ + XXᵀ + diagonal. "auto" chooses between the last two.
     diagonal : "auto", "free" or "fit", default "auto"
         Whether the moment solution must also explain the second moment of each column by itself. "fit" is for
         panels that are exactly of low rank; where columns have a variance of their own, it ruins the low-rank part.
     refine : "auto", "none" or "variational", default "auto"
-        Whether the moment solution is refined. "auto" does so where the columns' covariances, columns × rank², take
-        at most half a gigabyte.
+        Whether the moment solution is refined; "auto": where covariances, columns × rank², take at most half a GiB.
     rule : "best" or "one-standard-error", default "best"
         Of the settings tried: the one that scores best, or the one of lowest rank among those within one standard
         error of it. With either, rank 0 where it is within two.
     weight_exponent : float, default -0.5
-        In the moment solution a row of m entries weighs m to this power, times its own weight. At 0 it counts for
-        its m² pairs. Between -10 and 10.
+        In the moment solution each pair of a row of m entries weighs m to this power, from -10 to 10, times its weight.
     ridge : float, default 1.0
         ρ in units of the sampling noise in the sums of products.
+    scale : "auto" or "none", default "auto"
+        Whether columns are measured in units of their own, estimated once from all rows
+        (:mod:`onesided.fitting.scales`): where people stand beside percentages, every column then counts by what is
+        known of it, not by how large its values are. "none" measures all in one unit, as private fits do in any case.
     blend : "auto", float or None, default "auto"
         κ, a number of rows: ``second_moment_`` averages measured and completed entries, κ against the rows that
         measured a pair. "auto" takes it from held-out rows, and blends only where that helps; measured column means
         likewise (:mod:`onesided.fitting.blending`). None: only the diagonal is measured.
     noise_variance : float or array of d, optional
-        The variance of the measurement noise in an entry, where it is known and T is wanted without it: it is taken
-        off the diagonal of T, which does not fall below zero.
+        Known variance of the measurement noise: it is taken off the diagonal of T, which does not fall below zero.
     tol : float, default 1e-6
-        The moment solution is found when the decrease still expected is this share of the loss; a coarser one, 1e-3,
-        does where it is refined.
+        The moment solution is found when the decrease still expected is this share of the loss; refined, 1e-3 does.
     max_passes : int, default 300
         Passes over the rows for a moment solution at most.
+    refine_passes : int, default 40
+        Variational passes at most. A fit that has not settled by then says so.
     random_state : int, Generator, RandomState or None
         For the split of the rows and the start of the eigensolver. The same seed gives the same model at any number
         of threads, and but for rounding on any device.
     engine : "local" or "ray", default "local"
-        Whether passes run on this machine or on the Ray cluster that Python is connected to (``ray.init(address)``), or
-        else that Ray finds, or starts here (``pip install 'onesided[cluster]'``; :mod:`onesided.engines.ray`).
-        Then ``fit`` also takes a ``ray.data.Dataset``, or the path of a packed panel or of a folder of Parquet files,
-        with one line per entry. Rows given later, to impute, travel there from a million entries on.
+        Whether passes run on this machine or on the Ray cluster that Python is connected to, or else that Ray finds or
+        starts here (``pip install 'onesided[cluster]'``; :mod:`onesided.engines.ray`). Then ``fit`` also takes a
+        ``ray.data.Dataset`` or a path. Rows given later, to impute, travel there from a million entries on.
     device : "cpu", "cuda", "cuda:1", … or "auto", default "cpu"
         Where passes run: on this machine's processor or on a GPU (``pip install 'onesided[gpu]'``), in the precision of
         the values. "auto" takes a GPU if there is one and the panel has at least a million entries. A panel larger
         than the GPU's memory is streamed to it (:mod:`onesided.engines.gpu`). It is not part of a saved model.
     deterministic : bool, default False
-        On a GPU, sums of gradients depend in their last bits on the order in which they happen to be added. With True
-        they are added in one order, and the same seed gives the same bits, at the price of memory for the gradients of
-        all entries and of passes half as long again. On the processor that is so in any case.
+        Whether the same seed gives the same bits on a GPU, too, as on the processor in any case, at the price of memory
+        for the gradients of all entries, which are then added in one order, and of passes half as long again.
     privacy : Privacy, optional
         A promise of differential privacy to the person behind each row (:mod:`onesided.privacy`). The model then holds
         only what was released. The noise does not come from ``random_state``: no two private fits are alike.
@@ -128,19 +127,19 @@ class OneSidedCompletion(AnsweringEstimator):
     blend_ : float
         κ; infinite where measured entries are not blended in.
     mean_blend_ : float
-        κ': in ``second_moment_`` the mean of a column is that of its entries, and ``mean_`` counts for κ' rows beside
-        it; infinite where it is ``mean_`` alone.
+        κ': the rows that ``mean_`` counts for beside measured means in ``second_moment_``; infinite where it is alone.
     selection_ : Selection or None
-        Every setting that was tried with its held-out score, as a table; None where nothing was left open, or where
-        fewer than ten rows have two entries.
+        Every setting tried, with its held-out score; None where none was open, or fewer than ten rows have two entries.
     factor_ : array of d × rank
         X, with orthogonal columns, longest first.
     row_variance_ : float
-        τ², the variance of the row effect; 0 where there is none.
+        τ², the variance of the row effect in a column of scale one; 0 where there is none.
+    scales_ : array of d
+        s_j, the columns' units: their geometric mean over entries is one. Ones with ``scale="none"``.
     components_ : array
-        Orthonormal basis of the row space, the span of X and, with a row effect, of a constant row.
+        Orthonormal basis of the row space, the span of X and, with a row effect, of s.
     eigenvalues_ : array
-        Of τ²11ᵀ + XXᵀ, descending, one for each component.
+        Of τ²ssᵀ + XXᵀ, descending, one for each component.
     mean_ : array of d
         Column means; zeros when ``center_`` is "none".
     noise_variance_ : array of d
@@ -152,8 +151,8 @@ class OneSidedCompletion(AnsweringEstimator):
     solve_ : SolveResult
         How the solver of the moment solution ended.
     refinement_ : Refinement or None
-        How many variational passes were made, 40 at most, and by how much the last one changed means and low-rank
-        part; they end below 1e-3. None where the moment solution stands as it is.
+        How many variational passes were made, and by how much the last one changed means and low-rank part; they
+        end below 1e-3, where they have settled. None where the moment solution stands as it is.
     spread_ : array or None
         Posterior covariances of (mean, loadings) of each column, as lower halves; None where not refined.
     measured_ : Measured
@@ -163,8 +162,7 @@ class OneSidedCompletion(AnsweringEstimator):
     making_ : Provenance
         With which versions the model was fitted and in how many seconds; of a private fit, not the seconds.
     privacy_ : Account or None
-        What was spent on what, of a private fit. Its ``measured_`` holds released means, diagonal and counts; with the
-        local mechanism, which releases no counts, their mean.
+        What a private fit spent on what. Its ``measured_`` holds what was released; "local" has the mean of the counts.
     column_ids_ : array of d
 
     Examples
@@ -189,10 +187,12 @@ class OneSidedCompletion(AnsweringEstimator):
         "rule": [StrOptions({"best", "one-standard-error"})],
         "weight_exponent": [Interval(Real, -10, 10, closed="both")],
         "ridge": [Interval(Real, 0, None, closed="left")],
+        "scale": [StrOptions({"auto", "none"})],
         "blend": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"}), None],
         "noise_variance": [Interval(Real, 0, None, closed="left"), "array-like", None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_passes": [Interval(Integral, 1, None, closed="left")],
+        "refine_passes": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state", np.random.Generator],
         "engine": [StrOptions({"local", "ray"})],
         "device": [str],
@@ -210,10 +210,12 @@ class OneSidedCompletion(AnsweringEstimator):
         rule: Rule = "best",
         weight_exponent: float = -0.5,
         ridge: float = 1.0,
+        scale: Scale = "auto",
         blend: float | Auto | None = "auto",
         noise_variance: npt.ArrayLike | None = None,
         tol: float = 1e-6,
         max_passes: int = 300,
+        refine_passes: int = REFINE_PASSES,
         random_state: Any = None,
         engine: Literal["local", "ray"] = "local",
         device: str = "cpu",
@@ -227,10 +229,12 @@ class OneSidedCompletion(AnsweringEstimator):
         self.rule = rule
         self.weight_exponent = weight_exponent
         self.ridge = ridge
+        self.scale = scale
         self.blend = blend
         self.noise_variance = noise_variance
         self.tol = tol
         self.max_passes = max_passes
+        self.refine_passes = refine_passes
         self.random_state = random_state
         self.engine = engine
         self.device = device

@@ -7,11 +7,11 @@ entries a row has did not depend on it; where it does, the rows that have a colu
 show it.
 
 A fifth of the rows is held out. The model is fitted and T̂, m̂ and N are measured on the others; then B predicts the
-products p of two entries of a held-out row, and the gain of (κ, κ') over the model alone is the sum over these products
-of (p − L_ij(∞))² − (p − B_ij)². Of those whose gain exceeds twice its standard error, that of a sum over held-out rows,
-the two of the largest gain are taken; where there are none, or fewer than 30 held-out rows have two entries, both are
-infinite: the model stands alone. Of rows with many products some, drawn at random, stand for all, and where the panel
-has more than 2²³ products, the pairs among some columns.
+products p of two entries of a held-out row, in units of their columns' scales. The gain of (κ, κ') over the model alone
+is the sum over these products of (p − L_ij(∞))² − (p − B_ij)². Of those whose gain exceeds twice its standard error,
+that of a sum over held-out rows, the two of the largest gain are taken; where there are none, or fewer than 30 held-out
+rows have two entries, both are infinite: the model stands alone. Of rows with many products some, drawn at random,
+stand for all, and where the panel has more than 2²³ products, the pairs among some columns.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onesided.arrays import Array, host
+from onesided.engines.engine import engine_for
 from onesided.model.blend import NO_BLEND, Blend, blended_means
 from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import column_sums, largest_value
@@ -63,16 +64,17 @@ def choose_blend(panel: PanelLike, fit: Callable[[PanelLike], RowSpace], rng: in
         return NO_BLEND
     found = fit(panel.with_row_weights(weights))
     trained = kept.with_row_weights(weights)
-    scale = largest_value(panel) or 1.0
-    own = column_sums(trained, scale=scale)
+    scale = (largest_value(panel) or 1.0) * found.units[columns]
+    own = column_sums(trained, scale=engine_for(trained).array(scale))
     seen, sums = host(own.counts), host(own.sums)
     means = sums / np.where(seen > 0, seen, 1.0)
     centred = np.any(found.mean)
     measured, counts = hajek_at(PairMoments.from_panel(trained), products.i, products.j)
+    loadings, (i, j) = found.loadings[columns] / scale[:, None], (products.i, products.j)
     return _best(
-        products._replace(values=products.values / scale / scale),
-        (measured / scale / scale, counts),
-        np.vecdot(*(found.loadings[columns[at]] / scale for at in (products.i, products.j))),
+        products._replace(values=products.values / scale[i] / scale[j]),
+        (measured / scale[i] / scale[j], counts),
+        np.vecdot(loadings[i], loadings[j]),
         {
             kappa: blended_means(found.mean[columns] / scale, means, seen, kappa)
             for kappa in (MEAN_KAPPAS if centred else MEAN_KAPPAS[:1])

@@ -46,6 +46,7 @@ from onesided.fitting.moment_solution import moment_objective, moment_solution
 from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.setting import Center, Setting, check_fittable
 from onesided.fitting.solvers.lbfgs import lbfgs
+from onesided.model.row_space import RowSpace
 from onesided.model.uncertainty import Bands, Bootstrap
 from onesided.panels.panel import Panel
 from onesided.panels.panel_like import PanelLike
@@ -78,6 +79,7 @@ def bootstrap(
     replicates: int = 50,
     columns: Any = None,
     rng: int | np.random.Generator = 0,
+    scales: Array | None = None,
     progress: Replicated | None = None,
     **model: Unpack[Model],
 ) -> Bootstrap:
@@ -95,6 +97,8 @@ def bootstrap(
         for ``[]``. They take 4 · replicates · columns · (rank + 2) bytes, of which a gibibyte is the limit.
     rng : int or Generator
         The same seed gives the same bands at any number of threads.
+    scales : array of d, optional
+        The model's scales of columns; one where not given.
     progress : callable, optional
         Called after each replicate with the number made and the number in all.
     **model
@@ -123,16 +127,15 @@ def bootstrap(
     kept = _kept_columns(panel, columns, rank, replicates)
     if panel.dtype != np.float64:  # replicates differ by little: single precision could not tell them from the whole
         panel = panel.each(_doubled)
-    solution = moment_solution(panel, setting, rng=rng)
-    space = solution.row_space
-    whole = _loadings(space.mean, space.row_variance, space.factor)
+    solution = moment_solution(panel, setting, scales=scales, rng=rng)
+    whole = _loadings(solution.row_space)
     shifts = np.empty((replicates, len(kept), rank + 2), dtype=np.float32)
     spectra, tilts = np.empty((replicates, rank)), np.empty((replicates, rank))
     unsettled = int(solution.solve.status != "converged")
     with single_blas_thread():
         basis_of_all, spectrum = _spectrum(whole[:, 2:])
         for k in range(replicates):
-            loadings, settled = _refit(_resampled(panel, rng), whole[:, 2:], setting)
+            loadings, settled = _refit(_resampled(panel, rng), whole[:, 2:], setting, scales)
             shifts[k] = (loadings - whole)[kept]
             basis, spectra[k] = _spectrum(loadings[:, 2:])
             tilts[k] = _angles(basis_of_all, basis)
@@ -142,9 +145,9 @@ def bootstrap(
     return Bootstrap(panel.n_columns, kept, whole[kept], shifts, spectrum, spectra, tilts, unsettled)
 
 
-def _loadings(mean: Array, row_variance: float, factor: Array) -> Array:
-    """(μ, τ, X): the products of their rows are the entries of L."""
-    return np.column_stack([mean, np.full(len(mean), np.sqrt(row_variance)), factor])
+def _loadings(space: RowSpace) -> Array:
+    """(μ, τs, X): the products of their rows are the entries of L."""
+    return np.column_stack([space.mean, np.sqrt(space.row_variance) * space.units, space.factor])
 
 
 def _resampled(panel: PanelLike, rng: np.random.Generator) -> PanelLike:
@@ -155,14 +158,14 @@ def _resampled(panel: PanelLike, rng: np.random.Generator) -> PanelLike:
             return panel.with_row_weights(weights)
 
 
-def _refit(panel: PanelLike, whole: Array, setting: Setting) -> tuple[Array, bool]:
+def _refit(panel: PanelLike, whole: Array, setting: Setting, scales: Array | None) -> tuple[Array, bool]:
     """The loadings fitted to resampled rows, from the factor of all rows, and whether that converged.
 
     Poisson weights double Σw², which makes the sampling noise √2 times as large: another √2 doubles the ridge. A
     column that no resampled row has beside another is left without a factor, as in any fit.
     """
-    mean, objective = moment_objective(panel, replace(setting, ridge=float(np.sqrt(2) * setting.ridge)))
-    start = objective.engine.array(whole / objective.scale)
+    mean, objective = moment_objective(panel, replace(setting, ridge=float(np.sqrt(2) * setting.ridge)), scales)
+    start = objective.engine.array(whole) / objective.scale[:, None]
     start[objective.pair_counts == 0] = 0.0
     metric = objective.metric(start)
     loss, gradient = objective.value_and_gradient(start)
@@ -175,9 +178,9 @@ def _refit(panel: PanelLike, whole: Array, setting: Setting) -> tuple[Array, boo
         max_passes=setting.max_passes,
         resolution=objective.resolution,
     )
-    row_variance = objective.row_variance * objective.scale**2
-    factor = host(solve.factor) * objective.scale
-    return _loadings(host(mean), row_variance, factor), solve.status == "converged"
+    factor, row_variance = host(solve.factor * objective.scale[:, None]), objective.row_variance * objective.unit**2
+    space = RowSpace(host(mean), factor, np.zeros(len(factor)), row_variance, scales=scales)
+    return _loadings(space), solve.status == "converged"
 
 
 def _spectrum(factor: Array) -> tuple[Array, Array]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from onesided.errors import warn
+from onesided.arrays import Array
+from onesided.errors import counted, warn
 from onesided.fitting.blending import choose_blend
 from onesided.fitting.objective.rows import Diagonal
-from onesided.fitting.refinement import MEMORY, Refine, working_memory
+from onesided.fitting.refinement import MEMORY, TOLERANCE, Refine, working_memory
 from onesided.fitting.row_noise import learn_row_noise
 from onesided.fitting.row_space import fit_row_space
+from onesided.fitting.scales import column_scales
 from onesided.fitting.selection import (
     CENTERS,
     DIAGONALS,
@@ -26,7 +29,7 @@ from onesided.fitting.selection import (
     enough_rows,
     select,
 )
-from onesided.fitting.setting import Center, Fit, Setting
+from onesided.fitting.setting import REFINE_PASSES, Center, Fit, Setting
 from onesided.fitting.solvers.result import Progress, begin
 from onesided.model.blend import NO_BLEND, Blend
 from onesided.model.row_space import RowSpace
@@ -34,6 +37,7 @@ from onesided.panels.panel_like import PanelLike
 from onesided.storage.checkpoint import Checkpoint, Work
 
 Auto = Literal["auto"]
+Scale = Literal["auto", "none"]
 
 
 @dataclass(frozen=True)
@@ -51,9 +55,11 @@ class Options:
     rule: Rule = "best"
     weight_exponent: float = -0.5
     ridge: float = 1.0
+    scale: Scale = "auto"
     blend: float | Auto | None = "auto"
     tol: float = 1e-6
     max_passes: int = 300
+    refine_passes: int = REFINE_PASSES
 
     @property
     def lowest_rank(self) -> int:
@@ -87,6 +93,7 @@ class Options:
             self.ridge,
             tol=self.tol,
             max_passes=self.max_passes,
+            refine_passes=self.refine_passes,
         )
 
     def candidates(self, n_columns: int) -> Candidates:
@@ -124,21 +131,39 @@ def fit(
     (2, (30, 2))
     """
     checkpoint = checkpoint or Checkpoint()
-    setting, selection = choose(panel, options, rng, progress, checkpoint)
+    scales = column_scales(panel) if options.scale == "auto" else None
+    setting, selection = choose(panel, options, scales, rng, progress, checkpoint)
     # One seed for each, drawn whether or not the work was done before.
     blend_seed, fit_seed = (int(seed) for seed in rng.integers(2**31, size=2))
     begin(progress, f"rank {setting.rank}, four fifths of the rows", cost(setting.rank), 2 * cost(setting.rank))
-    blend = _blend(panel, options, setting, blend_seed, progress, checkpoint.work("blends"))
+    blend = _blend(panel, options, setting, scales, blend_seed, progress, checkpoint.work("blends"))
     begin(progress, f"rank {setting.rank}, all rows", 2 * cost(setting.rank), 0.0)
-    result = fit_row_space(panel, setting, fit_seed, progress=progress, work=checkpoint.work("fit"))
+    result = fit_row_space(panel, setting, fit_seed, scales=scales, progress=progress, work=checkpoint.work("fit"))
     if not result.solve.succeeded:
         warn(result.solve.message, ConvergenceWarning)
+    if (
+        result.refinement is not None
+        and not result.refinement.settled
+        and setting.refine_passes == options.refine_passes
+    ):
+        ended = result.refinement
+        warn(
+            f"refinement stopped at its limit of {counted(ended.passes, 'pass', 'passes')} before it had settled: the "
+            f"last one still changed means or low-rank part by {ended.change:.2%} (settled: {TOLERANCE:.1%}); raise "
+            "refine_passes to go on",
+            ConvergenceWarning,
+        )
     space = replace(result.row_space, row_noise=learn_row_noise(result.row_space, panel), blend=blend)
     return Outcome(replace(result, row_space=space.measured_on(panel)), setting, selection)
 
 
 def choose(
-    panel: PanelLike, options: Options, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
+    panel: PanelLike,
+    options: Options,
+    scales: Array | None,
+    rng: np.random.Generator,
+    progress: Progress | None,
+    checkpoint: Checkpoint,
 ) -> tuple[Setting, Selection | None]:
     """The setting to fit: what was given, and the rest by held-out rows."""
     d, setting = panel.n_columns, options.setting(panel.n_columns)
@@ -157,13 +182,26 @@ def choose(
         )
         return setting, None
     selection = select(
-        panel, setting, options.candidates(d), rule=options.rule, rng=rng, progress=progress, checkpoint=checkpoint
+        panel,
+        setting,
+        options.candidates(d),
+        rule=options.rule,
+        rng=rng,
+        scales=scales,
+        progress=progress,
+        checkpoint=checkpoint,
     )
     return selection.setting, selection
 
 
 def _blend(
-    panel: PanelLike, options: Options, setting: Setting, seed: int, progress: Progress | None, work: Work
+    panel: PanelLike,
+    options: Options,
+    setting: Setting,
+    scales: Array | None,
+    seed: int,
+    progress: Progress | None,
+    work: Work,
 ) -> Blend:
     if options.blend is None or (options.blend == "auto" and not enough_rows(panel)):
         return NO_BLEND
@@ -171,6 +209,7 @@ def _blend(
         return Blend(float(options.blend))
 
     def fit(rows: PanelLike) -> RowSpace:
-        return fit_row_space(rows, setting, seed, passes=SEARCH_PASSES, progress=progress, work=work).row_space
+        how = partial(fit_row_space, scales=scales, most_passes=SEARCH_PASSES, progress=progress, work=work)
+        return how(rows, setting, seed).row_space
 
     return Blend(**work.done(lambda: asdict(choose_blend(panel, fit, seed))))

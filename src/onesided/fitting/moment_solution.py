@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onesided.arrays import host, namespace
+from onesided.arrays import Array, host, namespace
 from onesided.engines.engine import engine_for
 from onesided.engines.threads import single_blas_thread
 from onesided.fitting.objective.rows import RowObjective
@@ -29,13 +29,15 @@ def moment_solution(
     panel: PanelLike,
     setting: Setting,
     *,
+    scales: Array | None = None,
     rng: int | np.random.Generator = 0,
     progress: Progress | None = None,
     work: Work = NOWHERE,
 ) -> Fit:
     """Minimise the precision-weighted loss over the rows of a panel, from a spectral start.
 
-    The caller checks that the panel can be fitted (:func:`onesided.fitting.setting.check_fittable`).
+    ``scales`` are the columns' units, one where not given. The caller checks that the panel can be fitted
+    (:func:`onesided.fitting.setting.check_fittable`).
 
     >>> from onesided import Panel
     >>> setting = Setting(1, center="none", ridge=0.0)
@@ -45,7 +47,7 @@ def moment_solution(
     """
     rng = np.random.default_rng(rng)
     with single_blas_thread():
-        mean, objective = moment_objective(panel, setting)
+        mean, objective = moment_objective(panel, setting, scales)
         if (begun := work.load("start")) is not None:
             start = objective.engine.array(begun["start"])
         else:
@@ -62,14 +64,14 @@ def moment_solution(
             progress=progress,
             work=work,
         )
-        factor = principal_axes(solve.factor * objective.scale)
-        row_variance = objective.row_variance * objective.scale**2
-        noise = host(noise_variance(panel, mean, factor, row_variance))
-        space = RowSpace(host(mean), host(factor), noise, row_variance)
+        factor = principal_axes(solve.factor * objective.scale[:, None])
+        row_variance = objective.row_variance * objective.unit**2
+        noise = host(noise_variance(panel, mean, factor, row_variance, scales))
+        space = RowSpace(host(mean), host(factor), noise, row_variance, scales=scales)
         return Fit(space, replace(solve, factor=host(solve.factor)))
 
 
-def moment_objective(panel: PanelLike, setting: Setting) -> tuple[Any, RowObjective]:
+def moment_objective(panel: PanelLike, setting: Setting, scales: Array | None = None) -> tuple[Any, RowObjective]:
     """The column means and the loss around them, rows weighed by their number of entries to a power."""
     counts = panel.row_counts
     weights = np.maximum(counts, 1) ** float(setting.weight_exponent)  # in place: there may be very many rows
@@ -84,25 +86,29 @@ def moment_objective(panel: PanelLike, setting: Setting) -> tuple[Any, RowObject
         diagonal=setting.diagonal,
         ridge=setting.ridge,
         row_effect=setting.center == "both",
+        scales=scales,
     )
 
 
-def noise_variance(panel: PanelLike, mean: Any, factor: Any, row_variance: float = 0.0) -> Any:
-    """ψ_j: what the factor leaves of the variance of an entry, one value for all columns that it places.
+def noise_variance(
+    panel: PanelLike, mean: Any, factor: Any, row_variance: float = 0.0, scales: Array | None = None
+) -> Any:
+    """ψ_j: what the factor leaves of the variance of an entry, s_j² times one value for all columns that it places.
 
-    The mean over entries of (v − μ_j)² − ‖x_j‖² − τ². A column that is never seen beside another has no factor, so
-    all of the variance is left.
+    The mean over entries of ((v − μ_j)² − ‖x_j‖²) / s_j² − τ². A column that is never seen beside another has no
+    factor, so all of the variance is left.
     """
     engine = engine_for(panel)
-    around = column_sums(engine, mean)
+    s = engine.array(np.ones(panel.n_columns) if scales is None else scales)
+    around = column_sums(engine, mean, s)
     total = around.mean_square
-    rounding = 1e-8 * engine.largest_value()
+    rounding = 1e-8 * engine.largest_value() / float(s.max())
     floor = NOISE_FLOOR * total if total > 0 else max(rounding**2, SMALLEST_NOISE)
-    norms = (factor**2).sum(1) + row_variance
+    norms = ((factor / s[:, None]) ** 2).sum(1) + row_variance
     placed = norms > 0
     left = total
     if (around.counts[placed] > 0).any():
         explained = around.squares[placed] - around.counts[placed] * norms[placed]
         left = float(explained.sum() / around.counts[placed].sum())
     xp = namespace(norms)
-    return xp.where(placed, xp.full_like(norms, max(left, floor)), max(total, floor))
+    return s * s * xp.where(placed, xp.full_like(norms, max(left, floor)), max(total, floor))

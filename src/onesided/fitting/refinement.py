@@ -1,17 +1,21 @@
 """Variational passes: the moment solution refined, with rows integrated out and every variance estimated.
 
-    v_uj = c_j + a_u + x_jᵀq_u + ε,   var ε = ψ_j,   a ~ N(0, τ²),   q ~ N(0, I),   (c_j, x_j) ~ N(m, Σ)
+    v_uj = c_j + s_j a_u + x_jᵀq_u + ε,   var ε = ψ_j,   a ~ N(0, τ²),   q ~ N(0, I),
+    (t_j (c_j − level)/s_j, x_j/u_j) ~ N(m, Σ)
+
+with s_j the columns' scales (:mod:`onesided.fitting.scales`). All is computed in units of s_j.
 
 The posterior is taken as a product over rows and columns. One pass updates the rows z = (a/τ, q) given the columns
 (:func:`onesided.kernels.reference.row_posterior`), accumulates the columns' sufficient statistics, and is followed by
 
-    columns:  (c_j, x_j) regressed on (1, q) with E[z zᵀ] in place of z zᵀ, prior N(m, Σ); V_j its covariance
-    priors:   m and Σ, the mean and covariance of (c_j, x_j) over columns, V_j included; those of rows likewise
-    noise:    ψ_j from expected squared residuals, shrunk to their mean ψ as by k entries, with a floor
+    columns:  (c_j, x_j) regressed on (1, q) with E[z zᵀ] in place of z zᵀ and the prior above; V_j its covariance
+    priors:   m and Σ, the mean and covariance over columns, V_j included; those of rows likewise
+    noise:    ψ_j from expected squared residuals, shrunk to their mean as by 18 + 1.8 r entries, with a floor
 
-k is large where columns have much the same residuals, or values heavy tails (:mod:`onesided.model.shrinkage`). Columns
-are taken to differ at least as much as their variances did before anything was fitted: in the first passes, what is not
-known yet about columns would hide how they differ.
+u_j is what loadings are in proportion to: the scale s_j, √ψ_j, or the mean of the two, whichever has the largest
+−(d/2) log|Σ| − r Σ_j log u_j, which is what the bound has of it. Centers and loadings are taken as unrelated unless the
+columns tell otherwise (:func:`_related`): moving columns by constants then does not move loadings. t_j is one, and less
+for a center more than three standard deviations from the others, so that one of them does not widen the prior of all.
 
 With no factor to tell columns apart, all weigh alike, by the mean of ψ, until means and τ are found: weights 1/ψ_j
 would follow the skewness of the values (columns of low mean and high variance count for little), not their precision.
@@ -34,27 +38,31 @@ from onesided.engines.cpu import chunks
 from onesided.engines.engine import engine_for
 from onesided.engines.threads import single_blas_thread
 from onesided.fitting.moment_solution import NOISE_FLOOR
-from onesided.fitting.setting import Center, Fit, Refinement
+from onesided.fitting.scales import excesses
+from onesided.fitting.setting import REFINE_PASSES, Center, Fit, Refinement
 from onesided.fitting.solvers.result import Progress
-from onesided.kernels.bundles import Columns, Sums
+from onesided.kernels.bundles import Columns, Prior, Sums
 from onesided.kernels.reference import from_half
 from onesided.model.axes import principal_rotation
 from onesided.model.row_space import RowSpace
-from onesided.model.shrinkage import shrinkage, shrunk, variance_between, variance_within
+from onesided.model.shrinkage import shrinkage, shrunk
 from onesided.pairs.column_sums import column_sums
 from onesided.panels.panel_like import PanelLike
 from onesided.storage.checkpoint import NOWHERE, Work
 
 Refine = Literal["auto", "none", "variational"]
 
-PASSES = 40
-TOLERANCE = 1e-3  # relative change in a pass of means and low-rank part, in Frobenius norm
-LEAST_SHRINKAGE = 20.0  # of the mean noise on that of a column, in entries: a few entries must not make it look exact
+TOLERANCE = 1e-3  # of means in standard deviations, and of the low-rank part: it ends where a pass changes less
+NOISE_ENTRIES, NOISE_ENTRIES_PER_RANK = 18.0, 1.8  # what the mean noise counts for beside a column's own
 NOISE_PASSES = 5  # that only find each column's own noise, where all weighed alike before
 START_NOISE = 0.1  # of the variance, at least: noise that starts too low takes many passes to rise
 START_VARIANCE = 0.05  # of the variance: a prior variance for directions that the start leaves empty
-MOVING_THERE = ("center", "loadings", "spread", "noise")  # what a pass changes of the columns, where it runs,
-MOVING_HERE = ("row_mean", "row_covariance", "prior_mean", "prior_covariance", "mean_noise")  # and on the host
+POWERS = (0.0, 0.25, 0.5)  # of ψ_j, in what loadings are measured in by their prior: units s_j to √ψ_j
+LEAST_EVIDENCE = 1e-6  # nats by which a power must be better than one before it
+FAR = 9.0  # squared standard deviations of centers: one further away does not widen the prior of all
+LEVELLING = 5  # rounds in which that is found
+MOVING_THERE = ("center", "loadings", "spread", "noise", "tightness")  # what a pass changes of columns, where it runs,
+MOVING_HERE = ("row_mean", "row_covariance", "prior_mean", "prior_covariance", "level", "mean_noise")  # and on the host
 MEMORY = 1 << 29  # bytes beyond which "auto" leaves the moment solution as it is
 
 
@@ -73,7 +81,8 @@ def refine(
     solution: Fit,
     *,
     center: Center,
-    passes: int = PASSES,
+    scales: Array | None = None,
+    passes: int = REFINE_PASSES,
     progress: Progress | None = None,
     work: Work = NOWHERE,
 ) -> Fit:
@@ -92,7 +101,7 @@ def refine(
     """
     start = solution.row_space
     with single_blas_thread():
-        rows = Rows(panel, start.mean)
+        rows = Rows(panel, start.mean, scales)
         if rows.unit == 0:  # no variation: there is nothing to estimate a variance from
             return solution
         columns = _Columns.start(start, rows, center)
@@ -118,18 +127,19 @@ def refine(
         while noise_passes > 0:
             columns, noise_passes = columns.with_own_noise(rows), noise_passes - 1
             save()
-        ended = Refinement(done, change if done else 0.0)
-        return replace(solution, row_space=columns.row_space(start, rows.placed), refinement=ended)
+        ended = Refinement(done, float(change) if done else 0.0, bool(done == 0 or change < TOLERANCE))
+        return replace(solution, row_space=columns.row_space(start, rows.placed, rows.unit), refinement=ended)
 
 
-def _change(before: Any, after: Any) -> float:
-    """‖AAᵀ − BBᵀ‖ / ‖BBᵀ‖ of what moves, from small products."""
-    unit = float(abs(after).max()) or 1.0  # so that no fourth power can overflow or vanish
-    before, after = before / unit, after / unit
-    old, new, both = map(host, (before.T @ before, after.T @ after, before.T @ after))
+def _change(before: tuple[Any, Any], after: tuple[Any, Any]) -> float:
+    """What a pass changed, the larger of two: the root mean square change of centers, in units of the values' standard
+    deviation, and ‖AAᵀ − BBᵀ‖ / ‖BBᵀ‖ of the loadings, from small products."""
+    (center, A), (moved, B) = before, after
+    old, new, both = map(host, (A.T @ A, B.T @ B, A.T @ B))
     size = float(np.sum(new**2))
-    difference = float(np.sum(old**2)) + size - 2 * float(np.sum(both**2))
-    return float(np.sqrt(max(difference, 0.0) / size)) if size > 0 else 0.0
+    difference = max(float(np.sum(old**2)) + size - 2 * float(np.sum(both**2)), 0.0)
+    shift = float(((moved - center) ** 2).mean())
+    return float(np.sqrt(max(shift, difference / size if size > 0 else 0.0)))
 
 
 def _root(covariance: Array) -> Array:
@@ -139,29 +149,56 @@ def _root(covariance: Array) -> Array:
     return np.asarray(np.linalg.cholesky(covariance[::-1, ::-1])[::-1, ::-1])
 
 
+def _related(covariance: Array, n: int) -> bool:
+    """Whether n columns tell that centers and loadings go together, by the Bayesian information criterion."""
+    if len(covariance) == 1 or covariance[0, 0] == 0:
+        return False
+    explained = covariance[0, 1:] @ np.linalg.lstsq(covariance[1:, 1:], covariance[1:, 0], rcond=None)[0]
+    unexplained = max(1.0 - float(explained) / float(covariance[0, 0]), 1e-12)
+    return bool(-n * np.log(unexplained) > (len(covariance) - 1) * np.log(n))
+
+
 class Rows:
     """The rows that count, and what can be said of them before the first pass.
 
-    Values are measured in ``unit``, their root mean square around the means, so that single precision can hold sums.
-    What is of columns lies where passes run.
+    Values are measured in units of their columns' scales, and these in ``unit``, the root mean square around the means,
+    so that single precision can hold sums. What is of columns lies where passes run.
     """
 
-    def __init__(self, panel: PanelLike, mean: Array) -> None:
+    def __init__(self, panel: PanelLike, mean: Array, scales: Array | None = None) -> None:
         self.engine = engine_for(panel)
-        unit = self.engine.largest_value() or 1.0
-        own = column_sums(self.engine, self.engine.array(mean), unit)
+        array, s = self.engine.array, np.ones(panel.n_columns) if scales is None else scales
+        unit = (self.engine.largest_value() or 1.0) / float(s.min())
+        own = column_sums(self.engine, array(mean), array(unit * s))
         size = float(np.sqrt(own.mean_square))
         self.unit, self.counts, self.placed = unit * size, own.counts, own.beside > 0
+        self.units = array(self.unit * s)
         if size > 0:
             own = own.in_units_of(size)
-            self.within = variance_within(own.squares, own.fourths, self.counts)
-            self.between = variance_between(own.squares, self.counts, self.within)
+            excess, self.typical = excesses(*map(host, (own.squares, own.fourths, own.counts)))
+            self.excess = array(excess)
 
-    def noise(self, residual: Any, mean_noise: float) -> Any:
-        """ψ_j from the columns' sums of expected squared residuals."""
-        relative = residual / mean_noise
-        between = max(self.between, variance_between(relative, self.counts, self.within))
-        return mean_noise * shrunk(relative, self.counts, shrinkage(self.within, between, LEAST_SHRINKAGE))
+    def noise(self, residual: Any, rank: int) -> Any:
+        """ψ_j from the columns' sums of expected squared residuals, in units of ``units``."""
+        level = float(residual.sum() / self.counts.sum())
+        if not level > 0:
+            return namespace(residual).zeros_like(residual)
+        k = NOISE_ENTRIES + NOISE_ENTRIES_PER_RANK * rank
+        if rank == 0:  # with a factor, expected residuals differ less between columns than their noise does
+            k = shrinkage(self.typical, self._between(residual / level), k)
+        overlap = self.counts * self.excess / self.typical  # an entry of a column of heavy tails tells less
+        return level * shrunk(residual / level, self.counts, k, overlap=overlap)
+
+    def _between(self, relative: Any) -> float:
+        """The variance of mean squares between columns beyond chance, given their sums in units of the mean of all."""
+        n = namespace(relative).where(self.counts > 0, self.counts, 1.0)
+        weight = self.counts * self.typical / self.excess
+        total = float(weight.sum())
+        off = relative / n - 1.0
+        around = float((weight * (off - float((weight * off).sum()) / total) ** 2).sum())
+        chance = float((weight * self.excess / n * (1 - weight / total)).sum())
+        spare = total - float((weight**2).sum()) / total
+        return (around - chance) / spare if spare > 0 else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +206,7 @@ class _Columns:
     """The posterior of the columns: coordinates (c_j, y_j), y_j = (τ, x_j) or x_j, of which some are ``free``."""
 
     center: Any
-    unit: float  # of all but the center
+    units: Any  # of all but the center
     loadings: Any
     spread: Any  # V_j over (c_j, y_j), lower halves, in the precision of the panel
     noise: Any
@@ -178,30 +215,36 @@ class _Columns:
     row_covariance: Array  # Λ
     prior_mean: Array
     prior_covariance: Array
+    level: float  # of the centers, in the unit of the values
+    tightness: Any  # t_j and 1/u_j
     mean_noise: float
     floor: float
     alike: bool  # whether all columns weigh by the mean noise
 
     @classmethod
     def start(cls, start: RowSpace, rows: Rows, center: Center) -> _Columns:
-        effect = int(start.row_variance > 0)
-        loadings, noise = start.loadings / rows.unit, start.noise_variance / rows.unit / rows.unit
+        effect, array = int(start.row_variance > 0), rows.engine.array
+        loadings, noise = (
+            array(start.loadings) / rows.units[:, None],
+            array(start.noise_variance) / rows.units / rows.units,
+        )
         d, k = loadings.shape
         free = np.ones(k + 1, dtype=bool)
         free[0], free[1 : 1 + effect] = center != "none", False
-        array = rows.engine.array
         columns = cls(
             array(start.mean),
-            rows.unit,
-            array(loadings),
+            rows.units,
+            loadings,
             like(rows.counts, np.zeros((d, (k + 1) * (k + 2) // 2), rows.engine.dtype)),
-            array(np.maximum(noise, START_NOISE)),
+            noise.clip(START_NOISE),
             free,
             np.zeros(k),
             np.eye(k),
             np.zeros(0),
             np.zeros((0, 0)),
-            max(float(rows.counts @ array(noise) / rows.counts.sum()), START_NOISE),
+            0.0,
+            array(np.ones((d, 2))),
+            max(float(rows.counts @ noise / rows.counts.sum()), START_NOISE),
             NOISE_FLOOR,
             start.factor.shape[1] == 0,
         )
@@ -211,11 +254,15 @@ class _Columns:
     def xp(self) -> Any:
         return namespace(self.center)
 
-    def moving(self) -> Any:
-        """What a pass changes: the centers around their mean, and the loadings, for standard rows."""
-        center = self.center / self.unit + self.loadings @ like(self.center, self.row_mean)
-        turned = self.loadings @ like(self.center, _root(self.row_covariance))
-        return self.xp.column_stack([center - center.mean(), turned])
+    @property
+    def rank(self) -> int:
+        """Of the factor, without the row effect."""
+        return int(np.count_nonzero(self.free[1:]))
+
+    def moving(self) -> tuple[Any, Any]:
+        """What a pass changes: centers and loadings, for standard rows, in units of the columns' scales."""
+        center = self.center / self.units + self.loadings @ like(self.center, self.row_mean)
+        return center, self.loadings @ like(self.center, _root(self.row_covariance))
 
     @property
     def weighed_by(self) -> Any:
@@ -224,35 +271,45 @@ class _Columns:
 
     def prepared(self, rows: Rows) -> Columns:
         """As passes take them."""
-        of_rows = (self.row_mean, self.row_covariance, self.unit)
+        of_rows = (self.units, self.row_mean, self.row_covariance)
         return rows.engine.prepare_columns(self.center, self.loadings, self.weighed_by, self.spread, *of_rows)
 
     def updated(self, sums: Sums, rows: Rows) -> _Columns:
         """The columns after a pass, given the rows' sufficient statistics."""
         precision = 1 / self.weighed_by
-        prior = np.zeros((len(self.free), len(self.free)))
-        prior[np.ix_(self.free, self.free)] = np.linalg.inv(self.prior_covariance)
-        expected = np.zeros(len(self.free))
-        expected[self.free] = self.prior_mean
         fixed = self.xp.column_stack([self.xp.zeros_like(self.center), self.loadings])
         fixed[:, self.free] = 0.0  # what is fixed explains its share first
-        linear = self.xp.zeros_like(fixed) + like(self.center, prior @ expected)
-        if self.free[0]:  # c_j is sought as a change from where it was
-            linear -= (self.center / self.unit)[:, None] * like(self.center, prior[0])
-        at, spread, residual = rows.engine.column_posterior(sums, fixed, self.free, precision, prior, linear)
+        at, spread, residual = rows.engine.column_posterior(sums, fixed, self.free, precision, self._prior())
         mean_noise = max(float(residual.sum() / rows.counts.sum()), self.floor)
         moments = from_half(sums.total) / sums.total[0]
         shift = moments[1:, 0] if self.free[0] else np.zeros(len(moments) - 1)  # else it has nowhere to go, and stays
         return replace(
             self,
-            center=self.center + self.unit * at[:, 0],
+            center=self.center + self.units * at[:, 0],
             loadings=self.xp.asarray(at[:, 1:], copy=True),
             spread=spread,
-            noise=rows.noise(residual, mean_noise).clip(self.floor),
+            noise=rows.noise(residual, self.rank).clip(self.floor),
             mean_noise=mean_noise,
             row_mean=shift,
             row_covariance=moments[1:, 1:] - np.outer(shift, shift),
         )._with_priors(rows)
+
+    def _prior(self) -> Prior:
+        """As the columns' update takes it: c_j is sought as a change from where it was."""
+        precision = np.zeros((len(self.free), len(self.free)))
+        precision[np.ix_(self.free, self.free)] = np.linalg.inv(self.prior_covariance)
+        expected = np.zeros(len(self.free))
+        expected[self.free] = self.prior_mean
+        linear = self.xp.zeros_like(self.center)[:, None] + like(self.center, precision @ expected)
+        if self.free[0]:
+            linear -= self.deviations[:, None] * like(self.center, precision[0])
+        linear *= self.tightness[:, [0] + [1] * (linear.shape[1] - 1)]
+        return Prior(precision, self.tightness, linear)
+
+    @property
+    def deviations(self) -> Any:
+        """t_j (c_j − level) / s_j, which the prior of centers is about."""
+        return self.tightness[:, 0] * (self.center - self.level) / self.units
 
     def with_own_noise(self, rows: Rows) -> _Columns:
         """The same columns with the noise that each has when each is weighed by its own."""
@@ -263,28 +320,74 @@ class _Columns:
         moments = sums.second[:, : len(a)] * twice
         residual = sums.squares - 2 * (at * sums.first[:, : at.shape[1]]).sum(1)
         residual += (moments * (at[:, a] * at[:, c] + self.spread)).sum(1)
-        noise = rows.noise(residual, max(float(residual.sum() / rows.counts.sum()), self.floor)).clip(self.floor)
+        noise = rows.noise(residual, self.rank).clip(self.floor)
         spread = self.xp.asarray(self.spread, copy=True)
         if self.free[0]:
-            spread[:, 0] = 1 / (1 / self.prior_covariance[0, 0] + sums.second[:, 0] / noise)
+            prior = self.tightness[:, 0] ** 2 / self.prior_covariance[0, 0]
+            spread[:, 0] = 1 / (prior + sums.second[:, 0] / noise)
         return replace(self, noise=noise, spread=spread)
 
     def _with_priors(self, rows: Rows, least: float = 1e-9) -> _Columns:
-        """The mean and covariance of (c_j, x_j) over the columns seen; ``least``, a share of the variance, is added."""
+        """The priors that columns seen suggest; ``least``, a share of the variance, is added."""
         seen = rows.counts > 0
-        at = self.xp.column_stack([self.center / self.unit, self.loadings])[:, self.free][seen]
-        mean = at.mean(0)
-        total = np.zeros(self.spread.shape[1])
-        for part in chunks(*self.spread.shape):
-            total += host(self.spread[part][seen[part]].sum(0, dtype=self.xp.float64))
-        spread = from_half(total / len(at))[np.ix_(self.free, self.free)]
-        covariance = host((at - mean).T @ (at - mean)) / len(at) + spread
-        mean = host(mean)
-        diagonal = np.diag_indices_from(covariance)
-        covariance[diagonal] = (1 + 1e-9) * covariance[diagonal] + least
-        return replace(self, prior_mean=mean, prior_covariance=covariance)
+        columns = self._levelled(seen)
+        powers = POWERS if self.rank else POWERS[:1]
+        candidates = [columns._in_units_of_noise(power) for power in powers]
+        spreads = columns._mean_spreads([one.tightness for one in candidates], seen)
+        n, logs = int(seen.sum()), float(self.xp.log(self.noise[seen]).sum())
+        best, evidence = columns, -np.inf
+        for power, one, spread in zip(powers, candidates, spreads, strict=True):
+            at = self.xp.column_stack([one.deviations, self.loadings * one.tightness[:, 1:]])[:, self.free][seen]
+            covariance = host((at - at.mean(0)).T @ (at - at.mean(0))) / n + spread[np.ix_(self.free, self.free)]
+            if self.free[0] and not _related(covariance, n):
+                covariance[0, 1:] = covariance[1:, 0] = 0.0
+            diagonal = np.diag_indices_from(covariance)
+            covariance[diagonal] = (1 + 1e-9) * covariance[diagonal] + 1e-12
+            bound = -0.5 * n * float(np.linalg.slogdet(covariance)[1]) - self.rank * power * logs
+            if bound > evidence + LEAST_EVIDENCE:
+                covariance[diagonal] += least
+                best = replace(one, prior_mean=host(at.mean(0)), prior_covariance=covariance)
+                evidence = bound
+        return best
 
-    def row_space(self, start: RowSpace, placed: Any) -> RowSpace:
+    def _in_units_of_noise(self, power: float) -> _Columns:
+        """With loadings measured by their prior in ψ_j to a power."""
+        tightness = self.xp.asarray(self.tightness, copy=True)
+        tightness[:, 1] = self.noise**-power
+        return replace(self, tightness=tightness)
+
+    def _mean_spreads(self, tightness: list[Any], seen: Any) -> list[Array]:
+        """The mean over columns seen of V_j, in what their prior measures them in."""
+        k = len(self.free)
+        weights = self.xp.stack(
+            [one[:, a] * one[:, c] * seen for one in tightness for a, c in ((0, 0), (1, 0), (1, 1))]
+        )
+        total = np.zeros((len(weights), self.spread.shape[1]))
+        for part in chunks(*self.spread.shape):
+            total += host(weights[:, part] @ self.xp.asarray(self.spread[part], dtype=self.xp.float64))
+        total /= float(seen.sum())
+        rows, columns = np.tril_indices(k)
+        kind = np.where(columns > 0, 2, np.where(rows > 0, 1, 0))
+        return [from_half(of[kind, np.arange(len(kind))]) for of in total.reshape(-1, 3, total.shape[1])]
+
+    def _levelled(self, seen: Any) -> _Columns:
+        """With the level of centers and t_j² = min(1, 9ω²/q_j), q_j = E[(c_j − level)²]/s_j², ω² = mean of t_j² q_j."""
+        if not self.free[0]:
+            return self
+        center, units, spread = self.center[seen], self.units[seen], self.spread[seen, 0]
+        weight = self.tightness[seen, 0] ** 2
+        for _ in range(LEVELLING):
+            precision = weight * (units.min() / units) ** 2
+            level = float((precision * center).sum() / precision.sum())
+            squares = ((center - level) / units) ** 2 + spread
+            width = float((weight * squares).mean())
+            weight = FAR * width / squares.clip(FAR * width) if width > 0 else weight
+        tightness = self.xp.asarray(self.tightness, copy=True)
+        tightness[:, 0] = 1.0
+        tightness[seen, 0] = weight**0.5
+        return replace(self, level=level, tightness=tightness)
+
+    def row_space(self, start: RowSpace, placed: Any, unit: float) -> RowSpace:
         """As a row space, with z = z̄ + Λ^½ z' in place of z, so that z' has mean zero and covariance I.
 
         As the root is upper triangular, a' is τ times the row effect still, the same for all columns. The factor is
@@ -296,7 +399,8 @@ class _Columns:
         loadings = self.loadings @ like(self.loadings, root)
         noise[alone] += (loadings[alone, effect:] ** 2).sum(1)
         loadings[alone, effect:] = 0.0
-        rotation = principal_rotation(loadings[:, effect:])
+        factor = self.units[:, None] * loadings[:, effect:]
+        rotation = principal_rotation(factor)
         change, turn = np.eye(k + 1), np.eye(k + 1)
         change[0, 1:], change[1:, 1:], turn[1 + effect :, 1 + effect :] = self.row_mean, root.T, rotation.T
         change = like(loadings, turn @ change)
@@ -305,14 +409,14 @@ class _Columns:
         for part in chunks(*self.spread.shape):
             V = (change @ self.xp.asarray(self.spread[part], dtype=self.xp.float64)[:, whole] @ change.T)[:, a, c]
             noise[part] += self.xp.where(alone[part], V[:, inside].sum(1), 0.0)
-            spread[part] = V * self.unit * self.unit
+            spread[part] = V * (self.units[part] ** 2)[:, None]
         spread[alone, 1:] = 0.0
-        tau = float(loadings[0, 0]) * self.unit if effect else 0.0
+        tau = float(loadings[0, 0]) * unit if effect else 0.0
         return replace(
             start,
-            mean=host(self.center + self.unit * (self.loadings @ like(loadings, self.row_mean))),
-            factor=host(self.unit * (loadings[:, effect:] @ like(loadings, rotation))),
+            mean=host(self.center + self.units * (self.loadings @ like(loadings, self.row_mean))),
+            factor=host(factor @ like(loadings, rotation)),
             row_variance=tau**2,
-            noise_variance=host(noise * self.unit * self.unit),
+            noise_variance=host(noise * self.units**2),
             spread=host(spread),
         )

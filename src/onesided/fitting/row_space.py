@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from onesided.arrays import Array
 from onesided.fitting.moment_solution import moment_solution
-from onesided.fitting.refinement import PASSES, refine
+from onesided.fitting.refinement import refine
 from onesided.fitting.setting import Fit, Setting, check_fittable
 from onesided.fitting.solvers.result import Progress
 from onesided.panels.panel_like import PanelLike
@@ -21,11 +22,12 @@ def fit_row_space(
     setting: Setting,
     rng: int | np.random.Generator,
     *,
-    passes: int = PASSES,
+    scales: Array | None = None,
+    most_passes: int | None = None,
     progress: Progress | None = None,
     work: Work = NOWHERE,
 ) -> Fit:
-    """Fit the rows of positive weight, with at most so many variational passes.
+    """Fit the rows of positive weight, in the columns' units if given; ``most_passes`` further limits a refinement.
 
     >>> from onesided import Panel
     >>> panel = Panel.from_dense([[1.0, 2.0, np.nan], [2.0, 4.0, 1.0], [3.0, np.nan, 2.0]])
@@ -34,7 +36,8 @@ def fit_row_space(
     """
     check_fittable(panel, setting.rank)
     start = replace(setting, tol=max(setting.tol, COARSE)) if setting.refined else setting
-    solution = moment_solution(panel, start, rng=rng, progress=progress, work=work)
+    solution = moment_solution(panel, start, scales=scales, rng=rng, progress=progress, work=work)
     if not setting.refined:
         return solution
-    return refine(panel, solution, center=setting.center, passes=passes, progress=progress, work=work)
+    passes = setting.refine_passes if most_passes is None else min(most_passes, setting.refine_passes)
+    return refine(panel, solution, center=setting.center, scales=scales, passes=passes, progress=progress, work=work)

@@ -22,18 +22,27 @@ What is tried, in this order, by what is left open:
 4. the center again, at the best rank.
 
 The best of all is taken, unless one of rank 0 scores within two standard errors of it: a factor must earn its place.
+Nor is it taken where it predicts held-out entries worse than means and row effects alone, by more than two standard
+errors of the difference in mean e²: a warning says so, and rank 0 is taken; a rank that was given stays.
+
+How long the choice is refined is chosen, too: where 25 passes predict held-out entries no better than 12, by mean e²,
+12 are made. On sparse panels more of them fit the rows too closely.
+
+All scores are of values in units of their columns' scales, so that they do not hang on the largest column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from onesided.arrays import Array
-from onesided.errors import InputError
+from onesided.engines.engine import engine_for
+from onesided.errors import InputError, warn
 from onesided.fitting.moment_solution import NOISE_FLOOR
 from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.refinement import MEMORY, working_memory
@@ -53,7 +62,9 @@ PATIENCE = 2  # ranks in a row that may improve by less than a standard error be
 CLOSE: dict[Rule, float] = {"best": 0.0, "one-standard-error": 1.0}  # standard errors at which a lower rank is taken
 EARNED = 2.0  # standard errors by which a factor must improve on rank 0
 SEARCH_PASSES = 12  # of a refinement that is only scored
+LONGER_PASSES = 25  # that must predict better than these, or the final fit makes no more of them either
 SCORED_ENTRIES = 20_000
+WORST = 20.0  # nats an entry below the median row: none counts for less, so that no choice hangs on one event
 FOLDS = 5
 LATER = 3.0  # fits of the rank chosen, in cost, that follow: for the blend and to all rows
 
@@ -72,7 +83,7 @@ class Trial:
     """A setting and its held-out score: the mean leave-one-out log score of an entry.
 
     ``standard_error`` is that of the difference to the best trial, over rows; zero for the best itself. ``rmse`` is
-    the root mean squared leave-one-out residual on the same entries.
+    the root mean squared leave-one-out residual on the same entries, in units of the columns' scales.
 
     >>> from onesided import synthetic
     >>> panel = synthetic.sample_fixed(synthetic.noisy_mixture(500, 20, 2, sigma=0.5, rng=0), 6, rng=1)
@@ -137,6 +148,7 @@ def select(
     *,
     rule: Rule = "best",
     rng: int | np.random.Generator = 0,
+    scales: Array | None = None,
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Selection:
@@ -150,7 +162,7 @@ def select(
     >>> select(panel, Setting(rank=0, center="none"), Candidates(ranks=(0, 1, 2, 3, 4))).setting.rank
     2
     """
-    search = _Search(panel, np.random.default_rng(rng), progress, checkpoint or Checkpoint())
+    search = _Search(panel, scales, np.random.default_rng(rng), progress, checkpoint or Checkpoint())
     ranks, centers, diagonals = candidates.ranks, candidates.centers, candidates.diagonals
     path = None if ranks is None else sorted({rank for rank in ranks if rank <= panel.n_columns})
     if path == []:
@@ -169,19 +181,24 @@ def select(
         best = other
     if centers:
         best = search.best(replace(best, center=center) for center in centers)
-    return search.selection(rule)
+    return search.selection(rule, path is not None, centers or (setting.center,))
 
 
 class _Search:
     """Scores of settings on one split of the rows, each computed once."""
 
     def __init__(
-        self, panel: PanelLike, rng: np.random.Generator, progress: Progress | None, checkpoint: Checkpoint
+        self,
+        panel: PanelLike,
+        scales: Array | None,
+        rng: np.random.Generator,
+        progress: Progress | None,
+        checkpoint: Checkpoint,
     ) -> None:
         if not enough_rows(panel):
             raise InputError(f"fewer than {2 * FOLDS} rows have two entries: too few to hold some out")
         used = np.flatnonzero((panel.row_weights > 0) & (panel.row_counts > 0))
-        self.panel, self.progress, self.checkpoint = panel, progress, checkpoint
+        self.panel, self.scales, self.progress, self.checkpoint = panel, scales, progress, checkpoint
         self.seed = int(rng.integers(2**31))
         fold = np.full(panel.n_rows, -1)
         fold[used] = rng.permutation(len(used)) % FOLDS
@@ -192,8 +209,10 @@ class _Search:
         self.weights, self.counts = panel.row_weights[rows], panel.row_counts[rows]
         self.scores: dict[Setting, Array] = {}  # of these rows, in this order: sums of log scores and of e²
         scored = np.where((fold >= 0) & (fold < folds), panel.row_weights, 0.0)
+        self.limits: tuple[float, float] | None = None  # of what an entry scores, from the first setting
         self.most = 0.0  # cost of all that may be tried, and of what follows the search
-        self.negligible = NOISE_FLOOR * column_sums(panel, column_means(panel), weights=scored).mean_square
+        unit = 1.0 if scales is None else engine_for(panel).array(scales)
+        self.negligible = NOISE_FLOOR * column_sums(panel, column_means(panel), unit, weights=scored).mean_square
 
     def cost_at_most(self, path: list[int], centers: int, diagonals: int, along: bool) -> float:
         """Of a search, and of the fits that follow it."""
@@ -207,7 +226,7 @@ class _Search:
             own = len(self.folds) * cost(setting.rank)
             self.most = max(self.most - own, LATER * cost(setting.rank))
             begin(self.progress, f"trying rank {setting.rank}", own, self.most)
-            self.scores[setting] = np.concatenate([self._scored(setting, fold) for fold in range(len(self.folds))])
+            self.scores[setting] = self._bounded([self._scored(setting, fold) for fold in range(len(self.folds))])
         return float(self._mean(self.scores[setting][:, 0]))
 
     def best(self, settings: Iterable[Setting]) -> Setting:
@@ -229,8 +248,8 @@ class _Search:
                 break
         return best
 
-    def selection(self, rule: Rule) -> Selection:
-        """The choice among all that was scored."""
+    def selection(self, rule: Rule, rank_is_open: bool, centers: Iterable[Center]) -> Selection:
+        """The choice among all that was scored, guarded by means and row effects alone."""
         ordered = sorted(self.scores, key=self.score, reverse=True)
         errors = {one: self._standard_error(one, ordered[0]) for one in ordered}
 
@@ -243,26 +262,72 @@ class _Search:
             return Trial(one.rank, one.center, one.diagonal, self.score(one), errors[one], rmse, one == chosen)
 
         chosen = min(filter(close, ordered), key=lambda one: one.rank)
-        return Selection(chosen, tuple(map(trial, ordered)))
+        if chosen.rank > 0:
+            simple = min((replace(chosen, rank=0, center=center) for center in centers), key=self._mean_square)
+            if self._predicts_worse(chosen, simple):
+                rmse = [float(np.sqrt(self._mean_square(setting))) for setting in (chosen, simple)]
+                warn(
+                    f"rank {chosen.rank} predicts held-out entries worse than means and row effects alone (RMSE "
+                    f"{rmse[0]:.4g} and {rmse[1]:.4g}, in units of the columns' scales): "
+                    + ("rank 0 is taken" if rank_is_open else "rank=0 would predict better")
+                )
+                if rank_is_open:
+                    chosen = simple
+                    ordered = sorted({*ordered, simple}, key=self.score, reverse=True)
+                    errors[simple] = self._standard_error(simple, ordered[0])
+        return Selection(self._refined_as_long_as_it_helps(chosen), tuple(map(trial, ordered)))
 
-    def _scored(self, setting: Setting, fold: int) -> Array:
+    def _refined_as_long_as_it_helps(self, setting: Setting) -> Setting:
+        """The setting with the number of passes that its final fit makes at most."""
+        if not setting.refined or setting.rank == 0 or setting.refine_passes <= SEARCH_PASSES:
+            return setting
+        begin(self.progress, f"rank {setting.rank}, refined for longer", cost(setting.rank), LATER * cost(setting.rank))
+        longer = self._bounded([self._scored(setting, fold, LONGER_PASSES) for fold in range(len(self.folds))])
+        if self._mean(longer[:, 1]) < self._mean_square(setting):
+            return setting
+        return replace(setting, refine_passes=SEARCH_PASSES)
+
+    def _mean_square(self, setting: Setting) -> float:
+        """The mean over held-out entries of e²."""
+        self.score(setting)
+        return self._mean(self.scores[setting][:, 1])
+
+    def _predicts_worse(self, setting: Setting, simple: Setting) -> bool:
+        """Whether its mean e² is larger by more than two standard errors."""
+        more = self._mean_square(setting) - self._mean_square(simple)
+        return more > EARNED * self._standard_error(setting, simple, of=1)
+
+    def _scored(self, setting: Setting, fold: int, passes: int = SEARCH_PASSES) -> Array:
         rows, weights, held_out = self.folds[fold], self.panel.row_weights.copy(), np.zeros(self.panel.n_rows)
         held_out[rows], weights[rows] = weights[rows], 0.0
         train = self.panel.with_row_weights(weights)
-        work = self.checkpoint.work(f"rank {setting.rank} {setting.center} {setting.diagonal} fold {fold}")
+        longer = f" {passes} passes" if passes != SEARCH_PASSES else ""
+        work = self.checkpoint.work(f"rank {setting.rank} {setting.center} {setting.diagonal} fold {fold}{longer}")
 
         def score() -> dict[str, Any]:
-            fit = fit_row_space(train, setting, self.seed, passes=SEARCH_PASSES, progress=self.progress, work=work)
+            how = partial(fit_row_space, scales=self.scales, most_passes=passes, progress=self.progress)
+            fit = how(train, setting, self.seed, work=work)
             return {"scores": fit.row_space.predictor.leave_one_out(self.panel, held_out)[:, :2]}
 
         return np.asarray(work.done(score)["scores"])
 
+    def _bounded(self, scores: list[Array]) -> Array:
+        """The scores of all folds, none of a row so bad that it alone decides."""
+        found = np.concatenate(scores)
+        counts = np.maximum(self.counts, 1)[:, None]
+        if self.limits is None:
+            middle = np.median((found / counts)[self.counts > 0], axis=0)
+            self.limits = (float(middle[0]) - WORST, 2 * WORST * float(middle[1]))
+        lowest, largest = self.limits
+        each = found / counts
+        return np.asarray(counts * np.column_stack([each[:, 0].clip(lowest), each[:, 1].clip(max=largest)]))
+
     def _mean(self, sums: Array) -> float:
         return float(self.weights @ sums) / float(self.weights @ self.counts)
 
-    def _standard_error(self, one: Setting, other: Setting) -> float:
-        """Of the difference in mean score, rows being independent."""
-        difference = self.scores[one][:, 0] - self.scores[other][:, 0]
+    def _standard_error(self, one: Setting, other: Setting, of: int = 0) -> float:
+        """Of the difference in mean score, or with ``of=1`` in mean e², rows being independent."""
+        difference = self.scores[one][:, of] - self.scores[other][:, of]
         residual = self.weights * (difference - self._mean(difference) * self.counts)
         return float(np.sqrt(np.sum(residual**2)) / (self.weights @ self.counts))
 

@@ -33,11 +33,11 @@ class Rows(NamedTuple):
 class Columns(NamedTuple):
     """The columns, and the prior of rows, from which the posterior of a row follows.
 
-    With (v − c_j) / unit = y_jᵀz + ε, var ε = 1/γ_j, z ~ N(m, Σ), and (c_j, y_j) given up to a covariance V_j. Matrices
-    over (1, z) are lower halves. Columns of loadings and of halves beyond their number are zero.
+    With (v − c_j) / unit_j = y_jᵀz + ε, var ε = 1/γ_j, z ~ N(m, Σ), and (c_j, y_j) given up to a covariance V_j.
+    Matrices over (1, z) are lower halves. Columns of loadings and of halves beyond their number are zero.
     """
 
-    unit: float
+    unit: Any  # of each column's values
     center: Any  # c_j
     loadings: Any  # y_j
     precision: Any  # γ_j
@@ -48,7 +48,7 @@ class Columns(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """The columns' sufficient statistics: sums over the rows that have each, z̃ = (1, z) and e = (v − c_j) / unit.
+    """The columns' sufficient statistics: sums over the rows that have each, z̃ = (1, z) and e = (v − c_j) / unit_j.
 
     Lines may be wider than they need be, as kernels have them.
     """
@@ -61,6 +61,18 @@ class Sums(NamedTuple):
     def taken(self, chosen: slice) -> Sums:
         """Those of some columns."""
         return self._replace(second=self.second[chosen], first=self.first[chosen], squares=self.squares[chosen])
+
+
+class Prior(NamedTuple):
+    """The prior of columns: (t_j c_j, u_j y_j) has precision P, t_j and u_j being a line of ``tightness``."""
+
+    precision: Any  # P, over all coordinates, on the host; zero where one is not free
+    tightness: Any  # d × 2
+    linear: Any  # the precision of (c_j, y_j) times its prior mean, c_j being counted from where it was
+
+    def taken(self, chosen: slice) -> Prior:
+        """That of some columns."""
+        return self._replace(tightness=self.tightness[chosen], linear=self.linear[chosen])
 
 
 class ByColumn(NamedTuple):

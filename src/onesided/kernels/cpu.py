@@ -159,40 +159,43 @@ def first_values(rows: Rows, n_columns: int) -> tuple[Array, Array]:
 
 
 @jit
-def column_sums(rows: Rows, center: Array, scale: float) -> tuple[Array, Array]:
+def column_sums(rows: Rows, center: Array, scale: Array) -> tuple[Array, Array]:
+    """A column's sums, its center and 1/s_j stand on one line of a table: an entry finds all in one place."""
     starts, stops, columns, values, weights = rows
-    sums, products, unit = np.zeros((len(center), 7)), np.zeros(3), 1.0 / scale
+    table, products = np.zeros((len(center), 9)), np.zeros(3)
+    for j in range(len(center)):
+        table[j, 7], table[j, 8] = center[j], 1.0 / scale[j]
     for u in range(len(starts)):
         w, m = weights[u], stops[u] - starts[u]
         if w == 0:
             continue
         first, second, fourth = 0.0, 0.0, 0.0
         for entry in range(starts[u], stops[u]):
-            j = columns[entry]
-            e = unit * (values[entry] - center[j])
+            line = table[columns[entry]]
+            e = line[8] * (values[entry] - line[7])
             e2 = e * e
             first += e
             second += e2
             fourth += e2 * e2
-            sums[j, 0] += w
-            sums[j, 1] += w if m > 1 else 0.0
-            sums[j, 2] += w * e
-            sums[j, 3] += w * e2
-            sums[j, 4] += w * e2 * e2
-            sums[j, 5] += w * (m - 1)
-            sums[j, 6] += w * w * (m - 1)
+            line[0] += w
+            line[1] += w if m > 1 else 0.0
+            line[2] += w * e
+            line[3] += w * e2
+            line[4] += w * e2 * e2
+            line[5] += w * (m - 1)
+            line[6] += w * w * (m - 1)
         products[0] += w * m * (m - 1.0)
         products[1] += w * (first * first - second)
         products[2] += w * (second * second - fourth)
-    return sums, products
+    return table[:, :7], products
 
 
 class Lines(NamedTuple):
     """What a row pass looks up of a column, laid out so that it lies together.
 
-    A line of ``factor`` holds x_j, ``rank`` numbers, and is filled up to a whole number of pieces. The center of a
-    column is the sum of two numbers, for in single precision one would not be close enough: they stand in the column's
-    line of ``center`` from ``at`` on. That is the factor itself, after x_j, where a line has room for them.
+    A line of ``factor`` holds x_j, ``rank`` numbers, and is filled up to a whole number of pieces. The column's line of
+    ``center`` has c_j and 1/s_j from ``at`` on. In single precision c_j is the sum of two numbers, for one would not be
+    close enough. That line is the factor's own, after x_j, where there is room; else it is one that no cache line cuts.
     """
 
     factor: Array
@@ -201,39 +204,44 @@ class Lines(NamedTuple):
     at: int
 
 
-def lines(X: Array, center: Array, dtype: Any, effect: float = 0.0) -> Lines:
-    """The columns of a factor, after one that is ``effect`` throughout if it is not zero, and of a center."""
+def lines(X: Array, center: Array, scale: Array, dtype: Any, effect: float = 0.0) -> Lines:
+    """The columns of a factor, after one that is ``effect`` throughout if it is not zero, of a center and a scale."""
     rank = X.shape[1] + int(effect != 0)
     factor = padded(np.empty((len(X), 0), dtype), rank)
-    room = factor.shape[1] - rank >= 2
-    made = Lines(factor, rank, factor if room else np.empty((len(X), 2), dtype), rank if room else 0)
-    _fill(X, center, effect, made)
+    numbers, whole = (2, 2) if factor.itemsize == 8 else (3, 4)
+    room = factor.shape[1] - rank >= numbers
+    made = Lines(factor, rank, factor if room else np.empty((len(X), whole), dtype), rank if room else 0)
+    _fill(X, center, scale, effect, made)
     return made
 
 
 @jit
-def _fill(X: Array, middle: Array, effect: float, lines: Lines) -> None:
+def _fill(X: Array, middle: Array, scale: Array, effect: float, lines: Lines) -> None:
     factor, rank, center, at = lines
-    first = rank - X.shape[1]
+    first, double = rank - X.shape[1], factor.itemsize == 8
     for j in range(X.shape[0]):
         for c in range(first):
             factor[j, c] = effect
         for c in range(X.shape[1]):
             factor[j, first + c] = X[j, c]
         center[j, at] = middle[j]
-        center[j, at + 1] = middle[j] - center[j, at]
+        if double:
+            center[j, at + 1] = 1.0 / scale[j]
+        else:
+            center[j, at + 1] = middle[j] - center[j, at]
+            center[j, at + 2] = 1.0 / scale[j]
 
 
-def row_pass(rows: Rows, scale: float, lines: Lines) -> tuple[float, Array]:
+def row_pass(rows: Rows, lines: Lines) -> tuple[float, Array]:
     """The room for it comes from numpy, which asks for large pages: lines far apart are found sooner in them."""
     width, longest = lines.factor.shape[1], int(np.max(rows.stops - rows.starts, initial=0))
     gradient, B, A = (padded(lines.factor[:0, :0], width, n) for n in (len(lines.factor), longest + 4, width))
-    loss = _row_pass(rows, scale, lines, gradient, B, A)
+    loss = _row_pass(rows, lines, gradient, B, A)
     return loss, gradient[:, : lines.rank]
 
 
 @jit
-def _row_pass(rows: Rows, scale: float, lines: Lines, gradient: Array, B: Array, A: Array) -> float:
+def _row_pass(rows: Rows, lines: Lines, gradient: Array, B: Array, A: Array) -> float:
     """Long rows go through A (r × r), those much shorter than the rank through G = BBᵀ.
 
     ‖A‖² = ‖G‖², ‖b‖² = vᵀGv, and the gradient of the row's block is 2w (BA − vbᵀ) or 2w (G − vvᵀ) B: 2w times a left
@@ -245,7 +253,7 @@ def _row_pass(rows: Rows, scale: float, lines: Lines, gradient: Array, B: Array,
     even = rank + rank % 2
     short = max(3, 2 * rank // 3 if width > step else 0)
     E, none, b = np.zeros((short + 4, short + 4), X.dtype), np.zeros(width, X.dtype), np.zeros(width, X.dtype)
-    v, unit = np.empty(len(B), X.dtype), 1.0 / scale
+    v = np.empty(len(B), X.dtype)
     last = len(columns) - AHEAD - 4 if X.size * X.itemsize > NEAR else -1  # entry at which lines are still fetched
     loss = 0.0
     for u in range(len(starts)):
@@ -254,7 +262,9 @@ def _row_pass(rows: Rows, scale: float, lines: Lines, gradient: Array, B: Array,
             continue
         for c in range(0, width, step):
             gather(X, columns, start, m, c, rank - c, B)
-        centred(values, center, at, columns, start, m, unit, v)
+        if at == 0 and start <= last:
+            prefetch(center, columns, start + AHEAD, min(m, len(columns) - AHEAD - start), 0)
+        centred(values, center, at, columns, start, m, v)
         if m > short:
             for c in range(0, width, step):
                 weighted_sum(v, m, B, c, b)
@@ -333,24 +343,26 @@ def curvature(rows: Rows, X: Array) -> Array:
 
 
 @jit
-def gram_product(rows: Rows, center: Array, scale: float, effect: float, V: Array) -> Array:
+def gram_product(rows: Rows, center: Array, scale: Array, effect: float, V: Array) -> Array:
     starts, stops, columns, values, weights = rows
     r = V.shape[1]
     product = np.zeros((V.shape[0], r))
-    coordinate, total, unit = np.empty(r), np.empty(r), 1.0 / scale
+    coordinate, total, around = np.empty(r), np.empty(r), np.empty((len(center), 2))
+    for j in range(len(center)):
+        around[j, 0], around[j, 1] = center[j], 1.0 / scale[j]
     for u in range(len(starts)):
         if weights[u] == 0:
             continue
         coordinate[:], total[:] = 0.0, 0.0
         for entry in range(starts[u], stops[u]):
             j = columns[entry]
-            e = unit * (values[entry] - center[j])
+            e = around[j, 1] * (values[entry] - around[j, 0])
             for c in range(r):
                 coordinate[c] += e * V[j, c]
                 total[c] += V[j, c]
         for entry in range(starts[u], stops[u]):
             j = columns[entry]
-            e = unit * (values[entry] - center[j])
+            e = around[j, 1] * (values[entry] - around[j, 0])
             for c in range(r):
                 product[j, c] += weights[u] * (e * coordinate[c] - effect * total[c])
     return product

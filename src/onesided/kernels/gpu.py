@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from onesided.kernels.bundles import Columns, Sums
+from onesided.kernels.bundles import Columns, Prior, Sums
 from onesided.kernels.reference import SMALLEST_LEFT
 
 TILE, SHORT = 32, 16  # entries that are computed side by side, and of a row of which several are
@@ -225,9 +225,9 @@ class Plan(NamedTuple):
     n_long: int
 
 
-def centred(rows: Rows, center: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
-    """(v − c_j) / scale of every entry, from double precision."""
-    return ((rows.values.to(torch.float64) - center[rows.columns]) / scale).to(dtype)
+def centred(rows: Rows, center: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """(v − c_j) / s_j of every entry, from double precision."""
+    return ((rows.values.to(torch.float64) - center[rows.columns]) / scale[rows.columns]).to(dtype)
 
 
 def width_for(rank: int) -> int:
@@ -481,14 +481,16 @@ def posterior_sums(rows: Rows, e: Tensor, weights: Tensor, columns: Columns) -> 
 
 
 def column_posterior(
-    sums: Sums, fixed: Tensor, free: Tensor, precision: Tensor, prior: Tensor, linear: Tensor
+    sums: Sums, fixed: Tensor, free: Tensor, precision: Tensor, prior: Prior
 ) -> tuple[Tensor, Tensor, Tensor]:
     K, first = len(free), sums.first
     M, gamma = from_half(sums.second.to(torch.float64), K), precision[:, None]
     inside = free[:, None] & free[None, :]
-    P = torch.where(inside, prior + gamma[:, :, None] * M, torch.eye(K, dtype=M.dtype, device=M.device))
+    tight = prior.tightness[:, torch.arange(K, device=M.device).clamp(max=1)]
+    known = prior.precision * tight[:, :, None] * tight[:, None, :]
+    P = torch.where(inside, known + gamma[:, :, None] * M, torch.eye(K, dtype=M.dtype, device=M.device))
     explained = (M @ fixed[:, :, None])[..., 0]
-    h = torch.where(free, linear + gamma * (first - explained), 0.0)
+    h = torch.where(free, prior.linear + gamma * (first - explained), 0.0)
     bordered = torch.nn.functional.pad(P, (1, 0, 1, 0))
     bordered[:, 1:, 0] = -h
     solution = from_half(solve(to_half(bordered), K, 0.0), K + 1)

@@ -164,27 +164,27 @@ def gather(_: Any, X: Any, columns: Any, start: Any, m: Any, c: Any, kept: Any, 
 
 
 @intrinsic
-def centred(_: Any, values: Any, center: Any, at: Any, columns: Any, start: Any, m: Any, unit: Any, v: Any) -> Any:
-    """v[k] = unit (values[start + k] − center[j, at] − center[j, at + 1]), j = columns[start + k], for m entries."""
+def centred(_: Any, values: Any, center: Any, at: Any, columns: Any, start: Any, m: Any, v: Any) -> Any:
+    """v[k] = u (values[start + k] − c) for m entries; the line of center has c and u from ``at`` on, c in two numbers
+    unless they are doubles."""
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        values, center, at, columns, start, m, unit, v = arrays(context, builder, signature, arguments)
+        values, center, at, columns, start, m, v = arrays(context, builder, signature, arguments)
         loop = Loop(builder, [])
         entry = builder.add(start, loop.counter)
         j = index(builder, columns, entry)
-        places = (
-            values._address(None, entry),
-            center._address(j, at),
-            center._address(j, builder.add(at, constant(1))),
-        )
-        value, high, low = (double(builder, builder.load(place)) for place in places)
-        value = builder.fmul(unit, builder.fsub(builder.fsub(value, high), low))
+        numbers = range(2 if center.size == 8 else 3)
+        places = [values._address(None, entry), *(center._address(j, builder.add(at, constant(n))) for n in numbers)]
+        value, *parts, unit = (double(builder, builder.load(place)) for place in places)
+        for part in parts:
+            value = builder.fsub(value, part)
+        value = builder.fmul(unit, value)
         value = value if v.size == 8 else builder.fptrunc(value, v.number)
         builder.store(value, v._address(None, loop.counter))
         loop.end([], 1, m)
         return context.get_dummy_value()
 
-    return types.void(values, center, types.intp, columns, types.intp, types.intp, types.float64, v), code
+    return types.void(values, center, types.intp, columns, types.intp, types.intp, v), code
 
 
 @intrinsic

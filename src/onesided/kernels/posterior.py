@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onesided.arrays import Array
-from onesided.kernels.bundles import Columns, Rows, Sums
+from onesided.kernels.bundles import Columns, Prior, Rows, Sums
 from onesided.kernels.cpu import gram, longest_row
 from onesided.kernels.jit import jit
 from onesided.kernels.llvm import (
@@ -136,10 +136,20 @@ def row_posterior(rows: Rows, columns: Columns, halves: Array) -> None:
 
 
 @jit
+def _weigh(rows: Rows, columns: Columns, u: int, scaled: Array) -> None:
+    """γ_j e of every entry of a row. As a loop in the function below it would slow down all of that."""
+    unit, center, precision = columns.unit, columns.center, columns.precision
+    start = rows.starts[u]
+    for e in range(rows.stops[u] - start):
+        j = rows.columns[start + e]
+        scaled[e] = precision[j] / unit[j] * (rows.values[start + e] - center[j])
+
+
+@jit
 def solve_rows(rows: Rows, columns: Columns, halves: Array) -> None:
     """The rest of :func:`row_posterior`: ``halves`` hold the information of the columns, unless that is certain."""
-    starts, stops, column, values, _ = rows
-    unit, center, loadings, precision, information, row_prior, floor, k = columns
+    starts, stops, column, _, _ = rows
+    _, _, loadings, precision, information, row_prior, floor, k = columns
     half, step, width = (k + 1) * (k + 2) // 2, lanes(loadings), loadings.shape[1]
     longest = longest_row(rows)
     scaled, h = np.empty(longest, loadings.dtype), np.zeros((1, width), loadings.dtype)
@@ -149,9 +159,7 @@ def solve_rows(rows: Rows, columns: Columns, halves: Array) -> None:
     for u in range(len(starts)):
         start, m = starts[u], stops[u] - starts[u]
         if m > 0:
-            for e in range(m):
-                j = column[start + e]
-                scaled[e] = precision[j] / unit * (values[start + e] - center[j])
+            _weigh(rows, columns, u, scaled)
             h[:] = 0
             for c in range(0, width, step):
                 weighted_sum_of_lines(scaled, column[start : start + m], 0, m, loadings, c, h, 0)
@@ -200,7 +208,7 @@ class ColumnGroups(NamedTuple):
     columns: Array
     starts: Array  # of the entries of each column, and where the last ends
     rows: Array  # of each entry, its row's position among the rows
-    values: Array  # e = (v − c_j) / unit of each entry
+    values: Array  # e = (v − c_j) / unit_j of each entry
 
     def taken(self, first: int, last: int) -> ColumnGroups:
         """Those of some columns."""
@@ -234,9 +242,10 @@ def entries_by_column(rows: Rows, columns: Columns) -> ColumnGroups:
         for entry in range(starts[u], stops[u]):
             j = column[entry]
             t = place[j]
-            row[free[t]] = u
-            e[free[t]] = (values[entry] - center[j]) / unit
-            free[t] += 1
+            to = free[t]
+            free[t] = to + 1
+            row[to] = u
+            e[to] = (values[entry] - center[j]) / unit[j]
     return ColumnGroups(met[:n], begins[: n + 1], row, e)
 
 
@@ -258,9 +267,10 @@ def column_sums(groups: ColumnGroups, moments: Array, means: Array, sums: Sums) 
 
 @jit
 def column_posterior(
-    sums: Sums, fixed: Array, free: Array, precision: Array, prior: Array, linear: Array
+    sums: Sums, fixed: Array, free: Array, precision: Array, prior: Prior
 ) -> tuple[Array, Array, Array]:
     second, first, squares, _ = sums
+    shared, tightness, linear = prior
     K = len(free)
     wide = (K + 1) * (K + 2) // 2
     halves = np.zeros((len(second), wide))
@@ -273,7 +283,8 @@ def column_posterior(
             for c in range(K):
                 explained += second[j, _half(max(a, c), min(a, c))] * fixed[j, c]
                 if c <= a and free[c]:
-                    halves[j, _at(a, c)] = prior[a, c] + precision[j] * second[j, _half(a, c)]
+                    known = shared[a, c] * tightness[j, min(a, 1)] * tightness[j, min(c, 1)]
+                    halves[j, _at(a, c)] = known + precision[j] * second[j, _half(a, c)]
             halves[j, _at(a, -1)] = -linear[j, a] - precision[j] * (first[j, a] - explained)
     _solve_all(halves, K, 0.0)
     at, spread, residual = fixed.copy(), np.zeros((len(second), K * (K + 1) // 2)), squares.copy()
@@ -349,7 +360,7 @@ def leave_one_out_of(rows: Rows, columns: Columns, halves: Array, scores: Array)
             gamma, ySy = precision[j], np.float64(inner(B, e, P, e))
             left = max(1.0 - gamma * ySy, SMALLEST_LEFT)
             root[e] = np.sqrt(gamma / left)
-            residual = ((values[start + e] - center[j]) / unit - inner(B, e, z, 0)) / left
+            residual = ((values[start + e] - center[j]) / unit[j] - inner(B, e, z, 0)) / left
             spread = 0.0
             if len(information) > 0:
                 spread += _spread(information[j], half, z[0], P[e], B[e], gamma, residual, left, ySy, k)

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from onesided.arrays import Array
-from onesided.kernels.bundles import ByColumn, Columns, CompressedPairs, Rows, Sums
+from onesided.kernels.bundles import ByColumn, Columns, CompressedPairs, Prior, Rows, Sums
 
 SINGULAR = 1e-12  # singular values below this share of the largest count as zero
 SMALLEST_LEFT = 1e-9  # of 1 − h: an entry that alone settles its prediction
@@ -197,8 +197,8 @@ def first_values(rows: Rows, n_columns: int) -> tuple[Array, Array]:
     return seen, first
 
 
-def column_sums(rows: Rows, center: Array, scale: float) -> tuple[Array, Array]:
-    """Sums over the rows that have each column, with e = (v − c_j) / scale and m the number of the row's entries: of
+def column_sums(rows: Rows, center: Array, scale: Array) -> tuple[Array, Array]:
+    """Sums over the rows that have each column, with e = (v − c_j) / s_j and m the number of the row's entries: of
     w, of w where m > 1, of we, we², we⁴, w (m − 1) and w² (m − 1).
 
     And three sums over rows: w m (m − 1), w ((Σe)² − Σe²) and w ((Σe²)² − Σe⁴), which are of w, of wp and of wp² over
@@ -207,7 +207,7 @@ def column_sums(rows: Rows, center: Array, scale: float) -> tuple[Array, Array]:
     _, _, columns, values, weights = rows
     sums, products = np.zeros((len(center), 7)), np.zeros(3)
     for u, row in _slices(rows.starts, rows.stops):
-        w, m, e = weights[u], row.stop - row.start, (values[row] - center[columns[row]]) / scale
+        w, m, e = weights[u], row.stop - row.start, (values[row] - center[columns[row]]) / scale[columns[row]]
         ones = np.ones(m)
         parts = (w * ones, w * (m > 1) * ones, w * e, w * e**2, w * e**4, w * (m - 1) * ones, w**2 * (m - 1) * ones)
         sums[columns[row]] += np.column_stack(parts)
@@ -215,18 +215,19 @@ def column_sums(rows: Rows, center: Array, scale: float) -> tuple[Array, Array]:
     return sums, products
 
 
-def row_pass(rows: Rows, scale: float, X: Array, center: Array) -> tuple[float, Array]:
-    """½ Σ_u w (‖A‖² − 2‖b‖²) and its gradient, for x_j: 2 Σ_u w (A x_j − v_j b), of values (v − c_j) / scale.
+def row_pass(rows: Rows, X: Array, center: Array, scale: Array) -> tuple[float, Array]:
+    """½ Σ_u w (‖A‖² − 2‖b‖²) and its gradient, for x_j: 2 Σ_u w (A x_j − v_j b), of values (v − c_j) / s_j.
 
     This is ½ Σ_ij N_ij (x_iᵀx_j − T̂_ij)² over all pairs of columns, diagonal included, up to a constant.
     """
     _, _, columns, values, weights = rows
     loss, gradient = 0.0, np.zeros(X.shape)
     for u, row in _slices(rows.starts, rows.stops):
-        B, v = X[columns[row]].astype(np.float64), (values[row] - center[columns[row]]) / scale
+        j = columns[row]
+        B, v = X[j].astype(np.float64), (values[row] - center[j]) / scale[j]
         A, b = B.T @ B, B.T @ v
         loss += 0.5 * weights[u] * (np.sum(A**2) - 2 * b @ b)
-        gradient[columns[row]] += 2 * weights[u] * (B @ A - np.outer(v, b))
+        gradient[j] += 2 * weights[u] * (B @ A - np.outer(v, b))
     return loss, gradient
 
 
@@ -266,12 +267,12 @@ def curvature(rows: Rows, X: Array) -> Array:
     return blocks
 
 
-def gram_product(rows: Rows, center: Array, scale: float, effect: float, V: Array) -> Array:
-    """(M̂ᵀ diag(w) M̂ − τ²N) V for values (v − c_j) / scale; ``effect`` is τ²."""
+def gram_product(rows: Rows, center: Array, scale: Array, effect: float, V: Array) -> Array:
+    """(M̂ᵀ diag(w) M̂ − τ²N) V for values (v − c_j) / s_j; ``effect`` is τ²."""
     _, _, columns, values, weights = rows
     product = np.zeros(V.shape)
     for u, row in _slices(rows.starts, rows.stops):
-        v = (values[row] - center[columns[row]]) / scale
+        v = (values[row] - center[columns[row]]) / scale[columns[row]]
         product[columns[row]] += weights[u] * ((np.outer(v, v) - effect) @ V[columns[row]])
     return product
 
@@ -291,7 +292,7 @@ def row_posterior(rows: Rows, columns: Columns) -> Array:
         y = np.column_stack([np.zeros(len(j)), loadings[j, :k].astype(np.float64)])
         gained = from_half(information[j, :half].sum(axis=0)) if len(information) else (y.T * precision[j]) @ y
         total = from_half(row_prior[:half]) + gained
-        h = y[:, 1:].T @ (precision[j] * (v - center[j]) / unit) - total[1:, 0]
+        h = y[:, 1:].T @ (precision[j] * (v - center[j]) / unit[j]) - total[1:, 0]
         posterior = np.eye(k + 1)
         posterior[1:, 1:] = np.linalg.inv(total[1:, 1:])
         posterior[1:, 0] = posterior[0, 1:] = posterior[1:, 1:] @ h
@@ -307,7 +308,7 @@ def posterior_sums(rows: Rows, columns: Columns) -> Sums:
     posteriors = from_half(row_posterior(rows, columns))
     for u, row in _slices(rows.starts, rows.stops):
         j, w, moment = rows.columns[row], rows.weights[u], posteriors[u]
-        z, e = moment[0].copy(), (rows.values[row] - center[j]) / unit
+        z, e = moment[0].copy(), (rows.values[row] - center[j]) / unit[j]
         moment[1:, 1:] += np.outer(z[1:], z[1:])
         second[j] += w * to_half(moment)
         first[j] += w * np.outer(e, z)
@@ -317,21 +318,23 @@ def posterior_sums(rows: Rows, columns: Columns) -> Sums:
 
 
 def column_posterior(
-    sums: Sums, fixed: Array, free: Array, precision: Array, prior: Array, linear: Array
+    sums: Sums, fixed: Array, free: Array, precision: Array, prior: Prior
 ) -> tuple[Array, Array, Array]:
     """Columns given their sufficient statistics: the mean and covariance of (c_j, y_j), and Σ w E[(v − ỹᵀz̃)²].
 
-    Of the coordinates some are ``free``, the others as ``fixed`` (where those are zero) has them. ``prior`` is a
-    precision and ``linear`` its product with the prior mean, c_j being counted from where it was.
+    Of the coordinates some are ``free``, the others as ``fixed`` (where those are zero) has them. c_j is counted from
+    where it was.
     """
     second, first, squares, _ = sums
     moments = from_half(second[:, : len(free) * (len(free) + 1) // 2])
     at, V, residual = fixed.copy(), np.zeros_like(moments), np.empty(len(fixed))
     for j, M in enumerate(moments):
         inside = np.ix_(free, free)
-        V[j][inside] = np.linalg.inv(prior[inside] + precision[j] * M[inside])
+        t = prior.tightness[j, np.minimum(np.arange(len(free)), 1)]
+        known = prior.precision * np.outer(t, t)
+        V[j][inside] = np.linalg.inv(known[inside] + precision[j] * M[inside])
         target = first[j, : len(free)] - M @ fixed[j]
-        at[j, free] = V[j][inside] @ (linear[j, free] + precision[j] * target[free])
+        at[j, free] = V[j][inside] @ (prior.linear[j, free] + precision[j] * target[free])
         residual[j] = squares[j] - 2 * at[j] @ first[j, : len(free)] + at[j] @ M @ at[j] + np.sum(V[j] * M)
     return at, to_half(V), residual
 
@@ -360,7 +363,7 @@ def leave_one_out(rows: Rows, columns: Columns) -> Array:
         for j, v in zip(at, rows.values[row], strict=True):
             y, gamma = loadings[j, :k], precision[j]
             left = max(1 - gamma * y @ S @ y, SMALLEST_LEFT)
-            e = ((v - center[j]) / unit - y @ z) / left
+            e = ((v - center[j]) / unit[j] - y @ z) / left
             mean = np.concatenate([[1.0], z - gamma * e * S @ y])
             others = np.outer(mean, mean)
             others[1:, 1:] += S + gamma * np.outer(S @ y, S @ y) / left

@@ -16,8 +16,7 @@ MEASURED = ("diagonal", "means", "counts", "parts")
 def add_row_space(archive: Archive, space: RowSpace) -> None:
     """Put a row space into an archive: arrays, ids, and numbers among the ``fitted`` settings."""
     archive.arrays |= {name: getattr(space, name) for name in ("factor", "mean", "noise_variance")}
-    if space.spread is not None:
-        archive.arrays["spread"] = space.spread
+    archive.arrays |= {name: array for name in ("spread", "scales") if (array := getattr(space, name)) is not None}
     archive.arrays |= {f"measured.{name}": getattr(space.known_of_columns, name) for name in MEASURED}
     if space.column_ids is not None:
         archive.ids["columns"] = space.column_ids
@@ -50,4 +49,5 @@ def stored_row_space(archive: Archive) -> RowSpace:
         Measured(*(arrays[f"measured.{name}"] for name in MEASURED)),
         archive.ids.get("columns"),
         fitted.get("measurement_noise", archive.settings.get("parameters", {}).get("noise_variance")),
+        arrays.get("scales"),
     )

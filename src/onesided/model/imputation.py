@@ -184,7 +184,8 @@ class BestLinearPredictor:
     def leave_one_out(self, panel: PanelLike, weights: Array) -> Array:
         """For each row of positive weight, in order, sums over its entries, each predicted from the others.
 
-        The log score, e², e²/s², its square, and the overlap (:func:`onesided.kernels.reference.leave_one_out`).
+        Of values in units of their columns' scales:
+        the log score, e², e²/s², its square, and the overlap (:func:`onesided.kernels.reference.leave_one_out`).
         """
         engine = engine_for(panel, weights)
         return host(engine.leave_one_out(self.columns_on(engine)))
@@ -206,15 +207,18 @@ class BestLinearPredictor:
         return q, covariance, np.sqrt(self.space.row_noise.scales(sums, panel.row_counts, overlap))
 
     def columns_on(self, engine: Engine) -> Columns:
-        """The columns where an engine works, brought there once.
+        """The columns where an engine works, brought there once, in units of their scales.
 
         In double precision: where an entry all but settles its own prediction, 1 − h is a small difference.
         """
         if engine.device_key not in self._brought:
             self._brought.clear()
-            mean, loadings, noise = map(engine.array, (self.space.mean, self.space.loadings, self.space.noise_variance))
-            spread = None if self.space.spread is None else engine.array(self.space.spread)
-            self._brought[engine.device_key] = engine.prepare_columns(mean, loadings, noise, spread, exact=True)
+            space = self.space
+            mean, unit = engine.array(space.mean), engine.array(space.units)
+            loadings = engine.array(space.loadings) / unit[:, None]
+            noise = engine.array(space.noise_variance) / unit / unit
+            spread = None if space.spread is None else engine.array(space.spread) / (unit * unit)[:, None]
+            self._brought[engine.device_key] = engine.prepare_columns(mean, loadings, noise, spread, unit, exact=True)
         return self._brought[engine.device_key]
 
     @cached_property

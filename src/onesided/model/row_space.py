@@ -24,10 +24,21 @@ from onesided.model.uncertainty import Bootstrap
 from onesided.pairs.measured import Measured
 from onesided.panels.panel_like import PanelLike
 
+UNLIKE = 10.0  # between the largest and the smallest scale, from which columns are said to have units of their own
+
+
+def unlike_units(scales: Array) -> bool:
+    """Whether the largest scale is ten times the smallest, or more.
+
+    >>> unlike_units(np.array([0.7, 1.5])), unlike_units(np.array([0.01, 1.5]))
+    (False, True)
+    """
+    return bool(scales.max() >= UNLIKE * scales.min())
+
 
 @dataclass(frozen=True, eq=False)
 class RowSpace:
-    """``T ≈ μμᵀ + τ²11ᵀ + XXᵀ`` and the noise around it.
+    """``T ≈ μμᵀ + τ²ssᵀ + XXᵀ`` and the noise around it.
 
     Parameters
     ----------
@@ -38,7 +49,7 @@ class RowSpace:
     noise_variance : array of d
         ψ, the variance of an entry around the row space; zero for a method that has no model of it.
     row_variance : float
-        τ², the variance of the row effect; zero where rows have none.
+        τ², the variance of the row effect in a column of scale one; zero where rows have none.
     spread : array, optional
         Posterior covariances V_j of (μ_j, y_j), with y_j = (τ, x_j) or x_j, as lower halves. None where columns are
         taken as known.
@@ -52,6 +63,9 @@ class RowSpace:
         None where columns go by position.
     measurement_noise : float or array of d, optional
         Known variance of the measurement noise, subtracted from the diagonal of T.
+    scales : array of d, optional
+        s_j, the columns' units relative to one another: their geometric mean over entries is one. None where columns
+        share a unit: all are one.
 
     Examples
     --------
@@ -74,6 +88,7 @@ class RowSpace:
     measured: Measured | None = None
     column_ids: Array | None = None
     measurement_noise: Any = None
+    scales: Array | None = None
 
     def __post_init__(self) -> None:
         if self.factor.ndim != 2:
@@ -85,12 +100,18 @@ class RowSpace:
             "a noise variance": (self.noise_variance, (d,)),
             "a spread": (self.spread, (d, k * (k + 1) // 2)),
             "column ids": (self.column_ids, (d,)),
+            "scales": (self.scales, (d,)),
         }
         if self.measured is not None:
             shapes |= {f"measured {name}": (value, (d,)) for name, value in vars(self.measured).items()}
         for name, (array, shape) in shapes.items():
             if array is not None and array.shape != shape:
                 raise InputError(f"a row space of {d} columns has {name} of shape {array.shape}; expected {shape}")
+        if self.scales is not None and not np.all((self.scales > 0) & np.isfinite(self.scales)):
+            first = int(np.argmin((self.scales > 0) & np.isfinite(self.scales)))
+            raise InputError(
+                f"a row space has a scale of {self.scales[first]} in column {first}; expected positive, finite scales"
+            )
 
     @property
     def n_columns(self) -> int:
@@ -109,10 +130,20 @@ class RowSpace:
 
     @cached_property
     def loadings(self) -> Array:
-        """What a row's coordinates are multiplied with: τ for its effect, if it has one, then X."""
+        """What a row's coordinates are multiplied with: τ s_j for its effect, if it has one, then X."""
         if self.row_variance == 0:
             return self.factor
-        return np.column_stack([np.full(len(self.factor), np.sqrt(self.row_variance)), self.factor])
+        return np.column_stack([np.sqrt(self.row_variance) * self.units, self.factor])
+
+    @property
+    def units(self) -> Array:
+        """s_j, ones where columns share a unit."""
+        return np.ones(self.n_columns) if self.scales is None else self.scales
+
+    @property
+    def in_own_units(self) -> bool:
+        """Whether columns were taken in units of their own: the largest scale is ten times the smallest, or more."""
+        return unlike_units(self.units)
 
     @property
     def spread_traces(self) -> Array:
@@ -150,7 +181,7 @@ class RowSpace:
         return BestLinearPredictor(self)
 
     def components(self, array: Callable[[Array], Any] = np.asarray) -> tuple[Array, Array]:
-        """An orthonormal basis of the row space, as rows, and the eigenvalues of τ²11ᵀ + XXᵀ, descending.
+        """An orthonormal basis of the row space, as rows, and the eigenvalues of τ²ssᵀ + XXᵀ, descending.
 
         ``array`` brings the loadings to where they are turned to their axes.
         """

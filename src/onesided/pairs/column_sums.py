@@ -17,7 +17,7 @@ from onesided.panels.panel_like import PanelLike
 
 @dataclass(frozen=True, eq=False)
 class ColumnSums:
-    """Sums over rows, w their weights and m their numbers of entries, of e = (v − c_j) / scale.
+    """Sums over rows, w their weights and m their numbers of entries, of e = (v − c_j) / s_j.
 
     The first seven are of each column, over the rows that have it, and lie where passes run. The last three are over
     all products p of two different entries of a row.
@@ -62,9 +62,11 @@ class ColumnSums:
 
 
 def column_sums(
-    rows: PanelLike | Engine, center: Any = None, scale: float = 1.0, *, weights: Array | None = None
+    rows: PanelLike | Engine, center: Any = None, scale: Any = 1.0, *, weights: Array | None = None
 ) -> ColumnSums:
     """The sums of a panel, by its own row weights or others; or of the rows of an engine, which are where it is.
+
+    ``scale`` is one number, or one for each column.
 
     >>> from onesided.panels.panel import Panel
     >>> sums = column_sums(Panel.from_dense([[1.0, 3.0], [np.nan, 2.0]]))
@@ -72,7 +74,9 @@ def column_sums(
     (array([1., 2.]), array([1., 1.]), array([ 1., 13.]), 3.0)
     """
     engine = engine_for(rows, weights) if isinstance(rows, PanelLike) else rows
-    sums, products = engine.column_sums(engine.array(np.zeros(engine.n_columns)) if center is None else center, scale)
+    zero = engine.array(np.zeros(engine.n_columns))
+    center, scale = zero if center is None else center, zero + scale
+    sums, products = engine.column_sums(center, scale)
     return ColumnSums(*sums, *map(float, products))
 
 

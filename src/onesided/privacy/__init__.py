@@ -12,6 +12,8 @@ central     all pair sums and counts, once                         up to some hu
 local       every value, before it leaves its owner                where the one who fits must not see values
 ==========  =====================================================  ===========================================
 
+All columns are measured by the plan's bounds, never by scales estimated from the rows.
+
 Measured accuracy, and from how many rows each begins to be useful: ``docs/privacy.md``. ``fit`` makes a private fit;
 only ``curator`` sees rows, and what is not one of its answers does not leave it. The room may import fitting, model,
 pairs and what comes before them.

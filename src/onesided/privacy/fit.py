@@ -1,5 +1,9 @@
 """Private fits: by which mechanism, and what the budget does not pay for.
 
+All columns are measured by the bounds, which are public and hold for all of them: whatever ``scale`` is, no scale of a
+column is estimated from its values, and ``scales_`` are ones. Where columns are in units of their own, bring their
+values to a common range that is known in advance, before the fit.
+
 What is refused, beside what :mod:`onesided.privacy.plan` refuses:
 
 =====================================================  ========================================================
@@ -40,7 +44,8 @@ def fit_privately(
         curator = Curator.of(panel, privacy)
         noisy = noised_values(curator)
         check_fittable(noisy, options.lowest_rank)
-        outcome = fit(noisy, replace(options, blend=None), rng, progress=progress)  # it has no panel to measure in
+        options = replace(options, blend=None, scale="none")  # no panel to measure in; the bounds are all columns' unit
+        outcome = fit(noisy, options, rng, progress=progress)
         released = without_noise(curator, outcome.fit.row_space)
         return replace(outcome, fit=replace(outcome.fit, row_space=released)), curator.account()
     setting = _affordable(options, panel.n_columns)

@@ -61,7 +61,9 @@ class Privacy:
     epsilon, delta : float
         ε and δ. Below 1/n, δ is a promise to every row; at or above, some row could be published whole.
     bounds : (float, float)
-        The least and the largest value that an entry can have: known in advance, not looked up in the data.
+        The least and the largest value that an entry can have: known in advance, not looked up in the data. They hold
+        for all columns, and are what all columns are measured by: a private fit estimates no scales, and ``scales_``
+        are ones.
     max_entries : int
         k. Of rows with more entries, k drawn at random are used. The noise grows with it.
     mechanism : "gradient", "central" or "local", default "gradient"

@@ -11,18 +11,23 @@ where Σ n_u² is above 2²³ (as large as so many steps allow, at least 64). Ω
 nothing observed says how they vary together. A column that is never seen, or never beside another, is in no
 row space.
 
-**Coherence.** d · max_j T̂_jj / Σ_j T̂_jj over the d columns that were seen, T̂_jj the mean square of a column's
-values: 1 when all columns are alike, d when one has everything. Where rows lie in the row space exactly it is r·μ, with
-μ the coherence of Assumption 3.3 in the paper. The effective number of columns, (Σn_j)² / Σn_j² with n_j entries in
-column j, says among how many columns the entries are really distributed.
+**Units.** Columns may be in units of their own (people beside percentages). Their scales s_j are those of a fit
+(:mod:`onesided.fitting.scales`), with a geometric mean over entries of one. Where the largest is ten times the smallest
+or more, the answer says so.
 
-**Supported rank.** K = D^−½ P D^−½ Σc, with P_ij = Σ_u w_u v_ui v_uj off the diagonal and nothing on it, values less
-their column means, w_u the row's weight over √n_u, c_j = Σ_{i≠j} N_ij the weight that column j shares with others, and
-D_jj = c_j plus a tenth of their mean (:mod:`onesided.fitting.solvers.spectral`). If entries had random signs, all
-structure would be gone and only sampling noise left: the largest eigenvalue of K then is what chance yields. A
-direction's strength is its eigenvalue over that of chance (the mean of 3 to 19 draws of signs, or their largest over
-1.1 if that is more), and it is supported when its strength is above 1.1. The supported rank counts directions beyond
-the column means; an effect that a row has on all its entries is one of them.
+**Coherence.** d · max_j T̂_jj / Σ_j T̂_jj over the d columns that were seen, T̂_jj the mean square of a column's
+values (of v / s_j, where columns have units of their own): 1 when all columns are alike, d when one has everything.
+Where rows lie in the row space exactly it is r·μ, with μ the coherence of Assumption 3.3 in the paper. The effective
+number of columns, (Σn_j)² / Σn_j² with n_j entries in column j, says among how many columns the entries are really
+distributed.
+
+**Supported rank.** K = D^−½ P D^−½ Σc, with P_ij = Σ_u w_u v_ui v_uj off the diagonal and nothing on it, v the values
+less their column means in units of their columns' scales, w_u the row's weight over √n_u, c_j = Σ_{i≠j} N_ij the weight
+that column j shares with others, and D_jj = c_j plus a tenth of their mean (:mod:`onesided.fitting.solvers.spectral`).
+If entries had random signs, all structure would be gone and only sampling noise left: the largest eigenvalue of K then
+is what chance yields. A direction's strength is its eigenvalue over that of chance (the mean of 3 to 19 draws of signs,
+or their largest over 1.1 if that is more), and it is supported when its strength is above 1.1. The supported rank
+counts directions beyond the column means; an effect that a row has on all its entries is one of them.
 
 **Rows needed.** Noise lifts a real direction of h times chance to the strength s = h + 1/(4h) when h is above one half;
 a weaker one is lost. So h = (s + √(s² − 1))/2, and at most s/2 for a strength below one. It grows with √n: to reach the
@@ -42,7 +47,9 @@ with all principal cosines to the true one above 0.7 for 78% of them, and within
 and lower for 19%, mostly where many directions of equal strength begin to show together. Answering zero every time is
 right for 39%, and so is the best rule that counts rows, columns and entries alone. ``rows_needed`` of an unsupported
 rank is rougher: rows were doubled until the rank was found, which took 0.4 to 3.1 times that figure (80% of the
-196 panels by which the formula was chosen; 0.9 at the median); for 136 more, 16 times the rows were not enough.
+196 panels by which the formula was chosen; 0.9 at the median); for 136 more, 16 times the rows were not enough. All
+columns were taken to have one scale then; on 42 other such panels their own scales changed the supported rank of five,
+each towards the truth.
 
 A supported direction is one that the sums of products show by themselves. A larger rank may still predict better, as
 weaker directions are found in part: choose a rank for prediction on held-out rows (``fitting.selection``).

@@ -26,11 +26,11 @@ class Spectrum:
     whole: float
 
     @classmethod
-    def of(cls, panel: Panel, most: int, rng: np.random.Generator) -> Spectrum:
-        """The spectrum of a panel's rows, at most so many directions."""
+    def of(cls, panel: Panel, scales: Array, most: int, rng: np.random.Generator) -> Spectrum:
+        """The spectrum of a panel's rows in units of their columns' scales, at most so many directions."""
         if not np.any(panel.row_counts > 1):
             return cls(np.zeros(0), 0.0)
-        pairs = _paired(panel)
+        pairs = _paired(panel, scales)
         leading, objective = min(most, pairs.n_columns - 1), RowObjective(pairs)
         values, chance = _leading(objective, leading, rng), 0.0
         if values.any():
@@ -58,12 +58,12 @@ def _without_noise(strength: float) -> float:
     return float(strength + np.sqrt(max(strength**2 - 1.0, 0.0))) / 2
 
 
-def _paired(panel: Panel) -> Panel:
-    """The rows that have pairs and the columns they have, values less the column's mean, weights over √n_u."""
+def _paired(panel: Panel, scales: Array) -> Panel:
+    """The rows that have pairs and the columns they have, (v − mean_j) / s_j, weights over √n_u."""
     paired = panel.row_counts > 1
     kept = np.repeat(paired, panel.row_counts)
     columns, codes = np.unique(panel.columns[kept], return_inverse=True)
-    values = panel.values[kept] - column_means(panel)[panel.columns[kept]]
+    values = (panel.values[kept] - column_means(panel)[panel.columns[kept]]) / scales[panel.columns[kept]]
     counts = panel.row_counts[paired]
     return Panel(
         np.concatenate([[0], np.cumsum(counts)]),

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from onesided.errors import counted, examples
+from onesided.model.units import Units
 from onesided.pairs.size import PairSize
 
 MOST_DIRECTIONS = 20  # that are tried
@@ -105,7 +106,7 @@ class RankSupport:
     >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 30, 2, rng=0), 6, rng=1)
     >>> ranks = recoverability.recoverability(panel).ranks[:3]
     >>> [(support.rank, round(support.strength), support.supported) for support in ranks]
-    [(1, 7, True), (2, 3, True), (3, 0, False)]
+    [(1, 9, True), (2, 6, True), (3, 0, False)]
     """
 
     rank: int
@@ -143,6 +144,7 @@ class Recoverability:
     entries_per_column: Counts
     coverage: Coverage
     parts: Parts
+    units: Units
     evenness: Evenness
     supported_rank: int
     strengths: tuple[float, ...]
@@ -152,14 +154,15 @@ class Recoverability:
     @property
     def sentences(self) -> list[str]:
         """The answer in plain words, the rank first."""
-        return [self._about_rank(), *self._about_parts(), *self._about_coverage()]
+        units = [self.units.sentence()] if self.units.own else []
+        return [self._about_rank(), *units, *self._about_parts(), *self._about_coverage()]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, texts, lists and dictionaries, the sentences among them."""
         numbers = asdict(self)
         numbers["strengths"], numbers["ranks"] = list(numbers["strengths"]), list(numbers["ranks"])
         numbers["parts"]["examples"] = list(numbers["parts"]["examples"])
-        return {"sentences": self.sentences, **numbers}
+        return {"sentences": self.sentences, **numbers, "units": self.units.to_dict()}
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)

@@ -7,6 +7,8 @@ import numpy as np
 from onesided.arrays import Array
 from onesided.engines.threads import single_blas_thread
 from onesided.errors import InputError, counted
+from onesided.fitting.scales import column_scales
+from onesided.model.units import Units
 from onesided.pairs.linkage import ALONE, linked_parts
 from onesided.pairs.size import pair_size
 from onesided.panels.panel import Panel
@@ -38,14 +40,17 @@ def recoverability(panel: Panel, *, rng: int | np.random.Generator = 0) -> Recov
     >>> answer.supported_rank
     3
     >>> print(answer)
-    rank 3 is supported; rank 5 needs about 45 times the rows or more, if there are so many directions
+    rank 3 is supported; rank 5 needs about 21 times the rows or more, if there are so many directions
+    columns are measured in units of their own: scales, 1 for a typical entry, run from 0.177 (37) to 1.9 (46)
     100% of the 1,770 pairs of columns were seen together, 0% of these in one row only
     """
     panel, rng = _counting_rows(panel), np.random.default_rng(rng)
     n, d = panel.shape
     with single_blas_thread():
-        spectrum = Spectrum.of(panel, MOST_DIRECTIONS, rng)
-    evenness = _evenness(panel)
+        scales = column_scales(panel.with_row_weights(panel.row_weights / panel.row_weights.mean()))
+        spectrum = Spectrum.of(panel, scales, MOST_DIRECTIONS, rng)
+    units = Units.of(scales, panel.column_ids)
+    evenness = _evenness(panel, scales if units.own else np.ones(d))
     supported = int(np.count_nonzero(spectrum.strengths > MARGIN))
     return Recoverability(
         rows=n,
@@ -57,6 +62,7 @@ def recoverability(panel: Panel, *, rng: int | np.random.Generator = 0) -> Recov
         entries_per_column=_counts(panel.column_counts),
         coverage=_coverage(panel, rng),
         parts=_parts(panel),
+        units=units,
         evenness=evenness,
         supported_rank=supported,
         strengths=tuple(spectrum.strengths.tolist()),
@@ -149,9 +155,10 @@ def _parts(panel: Panel) -> Parts:
     )
 
 
-def _evenness(panel: Panel) -> Evenness:
+def _evenness(panel: Panel, scales: Array) -> Evenness:
     weights = np.repeat(panel.row_weights, panel.row_counts)
-    values = panel.values / (float(np.max(np.abs(panel.values))) or 1.0)
+    values = panel.values / scales[panel.columns]
+    values = values / (float(np.max(np.abs(values))) or 1.0)
     totals = np.bincount(panel.columns, weights, minlength=panel.n_columns)
     seen = totals > 0
     sizes = np.bincount(panel.columns, weights * values**2, minlength=panel.n_columns)[seen] / totals[seen]

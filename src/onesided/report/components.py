@@ -1,8 +1,9 @@
 """The leading components: which columns are at their two ends, and where columns lie in the first two.
 
 Component k is the k-th column of the factor, X_k; its eigenvalue is λ_k = ‖X_k‖². The loading x_jk says by how much the
-value in column j moves, in its own units, when a row moves one standard deviation along the component. Which end is
-called high is arbitrary. A column's variance is that of :mod:`onesided.model.similarity` and of the row effect, so that
+value in column j moves when a row moves one standard deviation along the component. Which end is called high is
+arbitrary. Where columns have units of their own, everything here is of values in units of the columns' scales, and X
+has its own axes there. A column's variance is that of :mod:`onesided.model.similarity` and of the row effect, so that
 shares add up to one.
 
 On the map a few points, those farthest out, are labelled. Short names stand in the picture; where names are long,
@@ -19,7 +20,9 @@ import numpy as np
 from onesided.arrays import Array
 from onesided.column_names import ColumnNames
 from onesided.errors import counted
+from onesided.model.axes import principal_axes
 from onesided.model.row_space import RowSpace
+from onesided.model.units import in_scales
 from onesided.report.formatting import mentioned, width
 from onesided.report.page import figure, sentence, side_by_side, text
 from onesided.report.svg import FIRST, RULE, drawn, few_numbers, label_points
@@ -55,22 +58,26 @@ class Components:
 
     factor: Array
     eigenvalues: Array  # of all components
-    variance: float  # of all columns that were seen, added up: τ² + ‖x_j‖² + tr V_j + ψ_j
+    variance: float  # of all columns that were seen, added up: τ²s_j² + ‖x_j‖² + tr V_j + ψ_j
     row_share: float  # of it, in row effects
     noise_share: float  # of it, of single entries
     spread_share: float  # of it, of what is not known of the loadings
     leading: tuple[Component, ...]
     named: Array  # positions of columns seen often enough to be named, the most seen first
     fewest: float  # rows that a column must have for that
+    scaled: bool = False  # whether all is in units of the columns' scales
 
     @classmethod
     def of(cls, space: RowSpace) -> Components:
         """Of a fitted row space."""
+        scaled = space.in_own_units
+        space = in_scales(space) if scaled else space
         factor, counts = np.asarray(space.factor, dtype=np.float64), space.known_of_columns.counts
+        factor = principal_axes(factor) if scaled else factor
         eigenvalues = np.sum(factor**2, axis=0)
         seen = counts > 0
         noise = float(space.noise_variance[seen].sum())
-        rows = float(space.row_variance) * int(np.count_nonzero(seen))
+        rows = float(space.row_variance) * float(np.sum(space.units[seen] ** 2))
         spread = float(space.spread_traces[seen].sum())
         total = noise + rows + spread + float(np.sum(factor[seen] ** 2))
         fewest = min(ENOUGH_ROWS, float(np.median(counts[seen]))) if seen.any() else 0.0
@@ -82,7 +89,7 @@ class Components:
             for value, loadings in zip(eigenvalues[:matter].tolist(), factor.T[:matter], strict=True)
         )
         shares = (rows / total, noise / total, spread / total) if total > 0 else (0.0, 0.0, 0.0)
-        return cls(factor, eigenvalues, total, *shares, leading, named, fewest)
+        return cls(factor, eigenvalues, total, *shares, leading, named, fewest, scaled)
 
     @property
     def number(self) -> int:

@@ -22,6 +22,7 @@ from onesided.panels.panel import Panel
 from onesided.report.formatting import mentioned, number, share
 from onesided.report.page import Section, bullets, definitions, facts, figure, sentence, side_by_side, text
 from onesided.report.svg import FIRST, drawn, few_numbers, round_steps
+from onesided.report.units import ColumnUnits
 
 NAMED = 5  # columns that cannot be placed are named up to so many
 SEPARATE_BARS = 30  # up to so many numbers of entries, each has a bar of its own
@@ -75,6 +76,7 @@ class DataSection(Section):
     weightless: int = 0
     differs: str = ""  # "entries" or "values" where they are not those that the model was fitted to
     pairs: Pairs | None = None
+    units: ColumnUnits | None = None  # None of a private model: all columns are measured by its bounds
 
     @classmethod
     def of(
@@ -82,14 +84,16 @@ class DataSection(Section):
     ) -> DataSection:
         """Of the panel a model was fitted to; without it, what the model knows of its columns."""
         measured, mechanism = model.measured_, None if model.privacy_ is None else model.privacy_.mechanism
+        units = None if model.privacy_ is not None else ColumnUnits(model.scales_, names)
         if panel is None:
-            return cls(names, measured.parts, mechanism, mechanism is None and bool(np.any(measured.counts % 1)))
+            weighted = mechanism is None and bool(np.any(measured.counts % 1))
+            return cls(names, measured.parts, mechanism, weighted, units=units)
         differs = _difference(Measured.from_panel(panel), measured)
         counting = panel.row_weights > 0
         rows = panel if counting.all() else panel.take_rows(np.flatnonzero(counting))
         weighted, weightless = bool(np.any(rows.row_weights != 1)), panel.n_rows - rows.n_rows
         pairs = Pairs.of(rows, rng)
-        return cls(names, measured.parts, mechanism, weighted, rows, weightless, differs, pairs)
+        return cls(names, measured.parts, mechanism, weighted, rows, weightless, differs, pairs, units)
 
     @property
     def columns(self) -> int:
@@ -133,6 +137,7 @@ class DataSection(Section):
                 "parts": self.n_parts,
                 "columns_not_placed": int(self.unplaced.size),
                 "not_placed": [mentioned(self.names, int(j)) for j in self.unplaced[:NAMED]],
+                "units": None if self.units is None else self.units.to_dict(),
             }
         if self.panel is not None and self.pairs is not None:
             of_pairs, error = self.pairs.share
@@ -166,7 +171,7 @@ class DataSection(Section):
             return sentence(
                 f"The model has {counted(self.columns, 'column')}. It was saved without its panel: to see what was "
                 "observed, name the panel (<code>--panel</code>, in Python <code>panel=</code>)."
-            ) + bullets(self._unplaced())
+            ) + bullets([*self._about_units(), *self._unplaced()])
         terms = {
             "observed": "entries over rows × columns.",
             "entries per row, per column": "least, median and most, over all rows and over all columns.",
@@ -177,7 +182,7 @@ class DataSection(Section):
             "not placed": "columns never seen in one row with another, or never seen at all: no row space "
             "has a place for them.",
         }
-        sentences = bullets([*self._oddities(), *self._unplaced()])
+        sentences = bullets([*self._oddities(), *self._about_units(), *self._unplaced()])
         pictures = side_by_side([self._picture(), facts("Sizes", self._facts())])
         return sentence(text(self.in_short)) + sentences + pictures + definitions(terms)
 
@@ -217,6 +222,9 @@ class DataSection(Section):
         elif low != 1:
             oddities.append(f"All rows weigh {number(low)}, and count as {number(low)} rows each.")
         return oddities
+
+    def _about_units(self) -> list[str]:
+        return [] if self.units is None else [text(said) for said in self.units.said]
 
     def _unplaced(self) -> list[str]:
         sentences = []

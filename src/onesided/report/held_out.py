@@ -15,6 +15,9 @@ Standard errors take rows as independent: that of a ratio R = Σ w_u a_u / Σ w_
 √Σ w_u² (a_u − R b_u)² / Σ w_u b_u. That of a coverage is at least √(p(1 − p)/n), p the level promised and
 n = (Σw)² / Σw²: all of a few entries inside say little.
 
+All of this is of values as they are or, of a refit in units of its columns' scales (:meth:`Refit.in_scales`), of
+values divided by these. Scales are the model's.
+
 For coverage each of a sample of entries, drawn without replacement, is taken out of its row and predicted as
 ``impute_at`` would, with the noise of rows learnt from the rows fitted. Large panels are sampled: as many rows as can
 be fitted in some twenty seconds, 20,000 held-out ones at most.
@@ -35,8 +38,10 @@ from onesided.fitting.row_space import fit_row_space
 from onesided.fitting.selection import EARNED, enough_rows
 from onesided.fitting.setting import Setting, with_weights_as_counts
 from onesided.model.row_space import RowSpace
+from onesided.model.units import in_scales
 from onesided.pairs.column_sums import column_means, column_sums
 from onesided.panels.panel import Panel
+from onesided.report.units import panel_in_scales
 
 HELD_OUT = 5  # one row in so many
 MOST_ENTRIES = 8_000_000  # of a panel whose rows are all used
@@ -95,12 +100,17 @@ class Refit:
             return None
         train = part.with_row_weights(weights)
         setting = model.fitted_setting()
-        space = fit_row_space(train, setting, int(rng.integers(2**31))).row_space
+        space = fit_row_space(train, setting, int(rng.integers(2**31)), scales=model.row_space_.scales).row_space
         noise, blend = learn_row_noise(space, train), model.row_space_.blend
         space = replace(space, row_noise=noise, blend=blend).measured_on(train)
         if len(held_out) > SCORED_ROWS:
             held_out = np.sort(rng.choice(held_out, SCORED_ROWS, replace=False))
         return cls(train, part.row_weights, held_out, setting, space, part is not panel)
+
+    def in_scales(self) -> Refit:
+        """The same of values in units of their columns' scales."""
+        space = self.row_space
+        return replace(self, train=panel_in_scales(self.train, space.units), row_space=in_scales(space))
 
     def scored(self) -> Panel:
         """The held-out rows, with their own weights and without ids."""
@@ -139,7 +149,8 @@ def scores(refit: Refit) -> dict[str, Score]:
     means, totals = column_means(train), column_sums(train)
     level = float(totals.sums.sum() / totals.counts.sum())
     with single_blas_thread():
-        log_score, squares = refit.row_space.predictor.leave_one_out(rows, np.ones(rows.n_rows))[:, :2].T
+        space = in_units_of_values(refit.row_space)
+        log_score, squares = space.predictor.leave_one_out(rows, np.ones(rows.n_rows))[:, :2].T
     plain = {"constant": np.full(len(means), level), "column means": means}
     off = {name: _sums(rows, (rows.values - center[rows.columns]) ** 2) for name, center in plain.items()}
     by_predictor: dict[str, Score] = {}
@@ -149,6 +160,11 @@ def scores(refit: Refit) -> dict[str, Score]:
         by_predictor[name] = _score(weights, counts, off[name], off["column means"], logs)
     by_predictor["model"] = _score(weights, counts, squares, off["column means"], log_score)
     return by_predictor
+
+
+def in_units_of_values(space: RowSpace) -> RowSpace:
+    """The same predictions, with errors in units of the values: row effects are part of the factor, scales are ones."""
+    return RowSpace(space.mean, space.loadings, space.noise_variance, spread=space.spread, row_noise=space.row_noise)
 
 
 def _score(weights: Array, counts: Array, squares: Array, around: Array, logs: Array | None) -> Score:
@@ -170,7 +186,7 @@ def earned(refit: Refit, by_predictor: dict[str, Score]) -> bool | None:
     if refit.setting.center != "both":
         gain, error = by_predictor["model"].explained, by_predictor["model"].explained_error
         return None if gain is None or error is None else gain > EARNED * error
-    bare = fit_row_space(refit.train, replace(refit.setting, rank=0), 0).row_space
+    bare = fit_row_space(refit.train, replace(refit.setting, rank=0), 0, scales=refit.row_space.scales).row_space
     rows = refit.scored()
     with single_blas_thread():
         squares, without = (

@@ -12,7 +12,6 @@ from onesided import __version__
 from onesided.errors import counted
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.fitting.blending import FEWEST_ROWS, HELD_OUT, MOST_PRODUCTS
-from onesided.fitting.refinement import PASSES
 from onesided.panels.panel import Panel
 from onesided.privacy.curator import Account
 from onesided.report.formatting import number, share
@@ -30,7 +29,8 @@ NEIGHBOURS = {
 class ProvenanceSection(Section):
     """What is needed to make the model again.
 
-    >>> model = OneSidedCompletion(1, center="columns", diagonal="free", random_state=3).fit([[1.0, 2.0], [2.0, 4.0]])
+    >>> model = OneSidedCompletion(1, center="columns", diagonal="free", refine="none", random_state=3)
+    >>> model = model.fit([[1.0, 2.0], [2.0, 4.0]])
     >>> ProvenanceSection(model).to_dict()["settings"]["random_state"]
     3
     """
@@ -103,7 +103,7 @@ class ProvenanceSection(Section):
         how = f"stopped after {made}"
         if ended.change <= SETTLED:
             how = f"converged after {made}"
-        elif ended.passes >= PASSES:
+        elif not ended.settled:
             how = f"stopped at the limit of {made}, not quite settled"
         moved = f"{number(ended.change)} of their size (settled below {number(SETTLED)})"
         return f"{how}; the last moved means and components by {moved}"

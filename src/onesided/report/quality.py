@@ -46,6 +46,8 @@ class QualitySection(Section):
     sampled: bool = False
     weighted: bool = False  # whether rows have weights other than one
     earned: bool | None = None  # whether components do better than a model without
+    scaled: bool = False  # whether scores and errors of T are of values in units of their columns' scales
+    rmse_of_values: dict[str, float] = field(default_factory=dict)  # in the units of the values in any case
     why_not: str = ""
 
     @classmethod
@@ -67,12 +69,14 @@ class QualitySection(Section):
         refit = Refit.of(model, panel, rng)
         if refit is None:
             return cls(why_not="Fewer than ten rows have two entries: too few to hold some out.")
-        scored, by_predictor = refit.scored(), scores(refit)
+        scored, of_values, scaled = refit.scored(), scores(refit), model.row_space_.in_own_units
+        in_units = refit.in_scales() if scaled else refit
+        by_predictor = scores(in_units) if scaled else of_values
         covered, taken_out = coverage(refit, rng)
         return cls(
             by_predictor,
             covered,
-            PairErrors.of(refit, rng),
+            PairErrors.of(in_units, rng),
             int(np.count_nonzero(refit.train.row_weights[refit.train.row_counts > 0])),
             scored.n_rows,
             scored.n_entries,
@@ -80,6 +84,8 @@ class QualitySection(Section):
             refit.sampled,
             bool(np.any(scored.row_weights != 1)),
             earned(refit, by_predictor),
+            scaled,
+            {name: score.rmse for name, score in of_values.items()},
         )
 
     @property
@@ -89,9 +95,13 @@ class QualitySection(Section):
             return ""
         model, means = self.scores["model"], self.scores["column means"]
         return (
-            f"On held-out rows an entry is predicted with an RMSE of {number(model.rmse)} (column means: "
-            f"{number(means.rmse)}); {share(self._ninety.share)} of entries lie in their 90% intervals."
+            f"On held-out rows an entry is predicted with an RMSE of {number(model.rmse)} {self._in_units} (column "
+            f"means: {number(means.rmse)}); {share(self._ninety.share)} of entries lie in their 90% intervals."
         )
+
+    @property
+    def _in_units(self) -> str:
+        return "in units of the columns' scales" if self.scaled else "in the units of the values"
 
     @property
     def _ninety(self) -> Coverage:
@@ -107,6 +117,8 @@ class QualitySection(Section):
             "rows_scored": self.rows_scored,
             "entries_scored": self.entries_scored,
             "rows_sampled": self.sampled,
+            "units": "scales" if self.scaled else "values",
+            "rmse_in_units_of_values": {name.replace(" ", "_"): rmse for name, rmse in self.rmse_of_values.items()},
             "scores": {name.replace(" ", "_"): asdict(score) for name, score in self.scores.items()},
             "entries_taken_out": self.entries_taken_out,
             "coverage": [asdict(score) for score in self.coverage],
@@ -122,12 +134,12 @@ class QualitySection(Section):
         tried = f"{counted(self.rows_scored, 'row')} with {counted(self.entries_scored, 'entry', 'entries')}"
         terms = {
             "RMSE": "the root of the mean squared difference between an entry of a held-out row and its prediction "
-            "from the others of the row, in the units of the values. ± is one standard error, rows being independent.",
+            f"from the others of the row, {self._in_units}. ± is one standard error, rows being independent.",
             "explained": "1 − Σe² / Σ(v − m)², m the mean of the entry's column in the rows fitted (of a "
             "column that none of them has, the mean of all their entries): of the variance around column "
             "means, the share that is predicted. Below zero, column means alone do better.",
-            "log score": "the mean of −½ (log 2πs² + e²/s²), in nats, as for the choice of the rank; the "
-            "trivial predictors take as s² their mean squared error in the rows fitted.",
+            "log score": f"the mean of −½ (log 2πs² + e²/s²), in nats, e and s {self._in_units}; the trivial "
+            "predictors take as s² their mean squared error in the rows fitted.",
             "held, of intervals": "an entry is taken out of its row and predicted from the rest; the "
             "interval is the prediction ± 0.674, 1.282, 1.645 or 1.960 predicted standard deviations.",
             "relative error of T": "√(Σ N (L − T)² / Σ N T²) over pairs of different columns, L the estimate from the "
@@ -136,16 +148,27 @@ class QualitySection(Section):
             f"{'that ' if self.weighted else ''}have the pair (two or more); for column means, L is the product of "
             "the two in the rows fitted. In brackets a 90% interval, by a jackknife over groups of held-out rows. “At "
             "most”: the error cannot be told from zero. Better or worse than means: by more than such an interval of "
-            "the difference of the two squared errors.",
+            "the difference of the two squared errors."
+            + (" T is that of values in units of the columns' scales." if self.scaled else ""),
         }
         how = sentence(
             f"The model's setting was fitted again to {counted(self.rows_fitted, 'row')} and tried on {tried} that "
             "took no part in it.",
             "Rows count by their weights." if self.weighted else "",
             f"{sampled} can be a little better than the numbers here.",
+            self._about_units(),
         )
         pictures = side_by_side([self._calibration(), pair_chart(self.pair_errors)])
         return how + self._table() + pictures + pair_table(self.pair_errors) + definitions(terms)
+
+    def _about_units(self) -> str:
+        if not self.scaled:
+            return ""
+        model, means = (number(self.rmse_of_values[name]) for name in ("model", "column means"))
+        return (
+            "Scores and errors of T are of values in units of the columns' scales, so that all columns count. In the "
+            f"units of the values the RMSE is {model} (column means: {means}), which columns of large scales make up."
+        )
 
     def _table(self) -> str:
         places = places_for(self.scores["model"].rmse_error)
@@ -155,7 +178,7 @@ class QualitySection(Section):
             explained = percent_with_error(score.explained, score.explained_error)
             explained = "0, by definition" if name == "column means" else explained
             rows.append([CALLED[name], with_error(*rmse), explained, with_error(*log_score)])
-        head = ["predictor", "RMSE", "explained", "log score"]
+        head = ["predictor", "RMSE, in scales" if self.scaled else "RMSE", "explained", "log score"]
         return table("Entries of held-out rows, each predicted from its row", head, rows, numbers=[1, 2, 3], chosen=2)
 
     def _calibration(self) -> str:

@@ -16,6 +16,7 @@ from onesided.report.formatting import decimals, fixed, number, share, width
 from onesided.report.page import Section, definitions, sentence, side_by_side, text
 from onesided.report.selection import CENTERS, DIAGONALS, held_out_curve, settings_tried
 from onesided.report.spectrum import SpectrumBands, eigenvalues, spectrum
+from onesided.report.units import ColumnUnits
 
 CARDS = 6
 
@@ -62,6 +63,10 @@ class RowSpaceSection(Section):
         return f"Rank {self.model.rank_}, {chosen}: {', '.join(parts[:-1])} and {parts[-1]}."
 
     @property
+    def _units(self) -> ColumnUnits:
+        return ColumnUnits(self.model.scales_, self.names)
+
+    @property
     def _mechanism(self) -> str | None:
         return None if self.model.privacy_ is None else self.model.privacy_.mechanism
 
@@ -95,17 +100,21 @@ class RowSpaceSection(Section):
             "share_of_row_effects": components.row_share,
             "share_of_single_entries": components.noise_share,
             "share_of_unknown_loadings": components.spread_share,
+            "units": self._units.to_dict(),
+            "components_in": "scales" if components.scaled else "values",
             "components": listed,
             "map": self._map.to_dict(),
             "without_bands": bands.why_not or None,
+            "trials_in": "values" if self.model.row_space_.scales is None else "scales",
             "trials": [] if selection is None else [asdict(trial) for trial in selection.trials],
         }
 
     def body(self) -> str:
+        scaled, of_scales = self.components.scaled, "the columns' scales"
         terms = {
-            "variance": "of all columns that were seen, each counting alike, as the model has it: components, row "
-            "effects, what belongs to single entries and, after refinement, what is not known of the loadings (the sum "
-            "of their variances) add up to it.",
+            "variance": f"{f'in squares of {of_scales}, ' if scaled else ''}of all columns that were seen, each "
+            "counting alike, as the model has it: components, row effects, what belongs to single entries and, after "
+            "refinement, what is not known of the loadings (the sum of their variances) add up to it.",
             "means, row effects, diagonal": "what is in the model beside components (center: columns has their means, "
             "both also an effect of each row), and whether the start takes columns to vary on their own (diagonal "
             "free) or not (fit).",
@@ -116,21 +125,36 @@ class RowSpaceSection(Section):
                 "what an entry is off when it is predicted from the others of its row, s² the variance predicted for "
                 "that. Larger is better.",
                 "± to best": "one standard error of the difference to the best score, rows being independent.",
-                "RMSE": "the root of the mean of e², in the units of the values.",
+                "RMSE": "the root of the mean of e². It and the log score are "
+                + (
+                    "in the units of the values."
+                    if self.model.row_space_.scales is None
+                    else f"in units of {of_scales}."
+                ),
             }
         if self.components.number:
             terms |= {
-                "eigenvalue": "of a component: the variance it stands for, in squared units of the values, added up "
-                "over columns.",
-                "loading": "by how much the value in a column moves, in its own units, when a row moves one standard "
-                "deviation along the component. Which end is called high is arbitrary.",
+                "eigenvalue": "of a component: the variance it stands for, in "
+                f"{f'squares of {of_scales}' if scaled else 'squared units of the values'}, added up over columns.",
+                "loading": "by how much the value in a column moves, in "
+                f"{'units of its scale' if scaled else 'its own units'}, when a row moves one standard deviation along "
+                "the component. Which end is called high is arbitrary.",
             }
+        if self._units.own:
+            terms["scale"] = (
+                "of a column: how large its values are beside those of others, estimated from all rows; the geometric "
+                "mean over entries is one. What is in units of scales is the same whatever units a column came in."
+            )
         if self.bands.bands is not None:
             terms["band"] = (
                 "a 90% bootstrap band, from 30 resamplings of the rows, for the eigenvalue in the population the rows "
                 "come from. The model shrinks eigenvalues, and may have one below its band."
             )
-        return "".join([sentence(text(self.in_short)), self._choice(), *self._components(), definitions(terms)])
+        said = sentence(*map(text, [self.in_short, *self._units.said]))
+        return "".join([said, self._choice(), *self._scales(), *self._components(), definitions(terms)])
+
+    def _scales(self) -> list[str]:
+        return ["<h3>The columns' units</h3>", self._units.html()] if self._units.own else []
 
     def _choice(self) -> str:
         head = f"<h3>The rank{' and how it was chosen' if self._chosen else ''}</h3>"

@@ -39,6 +39,7 @@ from onesided.report.components import Components
 from onesided.report.formatting import number, share
 from onesided.report.page import figure, sentence, table
 from onesided.report.svg import FIRST, SECOND, drawn, few_numbers, plain_numbers, round_steps
+from onesided.report.units import panel_in_scales
 
 REPLICATES = 30
 MOST_WORK = 4_000_000  # entries × components, for about ten seconds
@@ -85,12 +86,14 @@ class SpectrumBands:
             return cls()
         reason = _hindrance(model, panel, components, earned)
         if not reason and panel is not None:
+            space, scaled = model.row_space_, model.row_space_.in_own_units
             replicates = bootstrap(
-                panel,
+                panel_in_scales(panel, space.units) if scaled else panel,
                 rank=components,
                 center=model.center_,
                 diagonal="free",
                 weight_exponent=model.weight_exponent,
+                scales=None if scaled else space.scales,
                 replicates=REPLICATES,
                 columns=[],
                 rng=seed,
@@ -179,7 +182,7 @@ def spectrum(components: Components, around: SpectrumBands) -> str:
                 label="90% band",
             )
         axis.plot(ranks, values, "o-", color=FIRST, markersize=4, linewidth=1, label="the model")
-        axis.set(xlabel="component", ylabel="eigenvalue (squared units)")
+        axis.set(xlabel="component", ylabel=f"eigenvalue (squared {'scales' if components.scaled else 'units'})")
         few_numbers(axis.xaxis, whole=True)
         if logarithmic:
             axis.set_yscale("log")

@@ -42,12 +42,12 @@ class RayEngine(NumpyEngine):
         """From zero, in two passes."""
         return np.asarray(means_from(self, np.zeros(self.n_columns), passes=2))
 
-    def column_sums(self, center: Array, scale: float) -> tuple[Array, Array]:
+    def column_sums(self, center: Array, scale: Array) -> tuple[Array, Array]:
         sums, products = self._summed("column_sums", center, scale)
         return sums, products
 
     def row_pass(
-        self, X: Array, center: Array, scale: float, effect: float, exact: bool = False
+        self, X: Array, center: Array, scale: Array, effect: float, exact: bool = False
     ) -> tuple[float, Array]:
         """The loss and its gradient in X, which travels in the precision in which passes work."""
         X = X if exact else X.astype(self.dtype, copy=False)
@@ -57,7 +57,7 @@ class RayEngine(NumpyEngine):
     def curvature(self, X: Array) -> Array:
         return np.asarray(self._summed("curvature", X))
 
-    def gram_product(self, V: Array, center: Array, scale: float, effect: float) -> Array:
+    def gram_product(self, V: Array, center: Array, scale: Array, effect: float) -> Array:
         return np.asarray(self._summed("gram_product", V, center, scale, effect))
 
     def drawn(self) -> tuple[Engine, float]:
@@ -84,7 +84,7 @@ class RayEngine(NumpyEngine):
 
 
 class _Unprepared(NamedTuple):
-    """What :meth:`Engine.prepare_columns` is to be called with: columns first, four arrays, and the prior of rows."""
+    """What :meth:`Engine.prepare_columns` is to be called with: columns first, five arrays, and the prior of rows."""
 
     arguments: tuple[Any, ...]
     options: dict[str, Any]
@@ -93,7 +93,7 @@ class _Unprepared(NamedTuple):
 def _there(engine: Engine, argument: Any) -> Any:
     """An argument of a pass where an engine works; arrays of the store are copied."""
     if isinstance(argument, _Unprepared):
-        arrays, prior = argument.arguments[:4], argument.arguments[4:]
+        arrays, prior = argument.arguments[:5], argument.arguments[5:]
         return engine.prepare_columns(*(_there(engine, array) for array in arrays), *prior, **argument.options)
     return engine.array(np.array(argument, dtype=np.float64)) if isinstance(argument, np.ndarray) else argument
 

@@ -9,9 +9,10 @@ terms, ½ N_jj (‖x_j‖⁴ − 2 T̂_jj ‖x_j‖²), are taken away again: th
 With a row effect, x_iᵀx_j + τ² stands in place of x_iᵀx_j: a factor column that is fixed to τ. τ² is the mean
 product of two entries of a row, which is what all pairs have in common. L is then counted from L(0).
 
-Values are measured in units of their root mean square. ρ is given as a multiple of the sampling noise in the
-sums of products, s √c: s is the standard deviation of all products, and c = Σ_j c_j² / Σ_j c_j the typical
-column's Σ w_u² over its pairs. So a given ridge matters less the more rows there are.
+Values are measured in units of their columns' scales, and these in units of the root mean square: a pair of columns
+then weighs N_ij / (s_i² s_j²), by its precision, and the row effect is τ s_j. ρ is given as a multiple of the sampling
+noise in the sums of products, s √c: s is the standard deviation of all products, and c = Σ_j c_j² / Σ_j c_j the
+typical column's Σ w_u² over its pairs. So a given ridge matters less the more rows there are.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import numpy as np
 from onesided.arrays import Array, host, like, namespace
 from onesided.engines.engine import Engine, engine_for
 from onesided.errors import InputError, check_choice
-from onesided.pairs.column_sums import ColumnSums, column_sums, largest_value
+from onesided.pairs.column_sums import ColumnSums, column_sums
 from onesided.panels.panel_like import PanelLike
 
 Diagonal = Literal["fit", "free"]
@@ -34,7 +35,7 @@ LEAST_SHARE = 0.02  # of the mean: no column and no direction is taken to be fla
 
 
 class RowObjective:
-    """L(X) for the rows of a panel, for factors in units of ``scale``.
+    """L(X) for the rows of a panel, for factors of which each column's line is in units of its ``scale``.
 
     Parameters
     ----------
@@ -48,13 +49,15 @@ class RowObjective:
     ridge : float
         ρ in units of the sampling noise.
     row_effect : bool
-        Whether rows have an effect of their own, the same in all columns.
+        Whether rows have an effect of their own, the same in all columns but for their scales.
+    scales : array of d, optional
+        s_j; one where not given.
 
     Examples
     --------
     >>> from onesided.panels.panel import Panel
     >>> objective = RowObjective(Panel.from_dense([[2.0, 2.0]]), diagonal="fit")
-    >>> objective.scale, objective.value_and_gradient(np.ones((2, 1)))
+    >>> objective.unit, objective.value_and_gradient(np.ones((2, 1)))
     (2.0, (-2.0, array([[0.],
            [0.]])))
     """
@@ -68,15 +71,19 @@ class RowObjective:
         diagonal: Diagonal = "free",
         ridge: float = 0.0,
         row_effect: bool = False,
+        scales: Array | None = None,
     ) -> None:
         check_choice("diagonal", diagonal, ("fit", "free"))
         self.n_columns, self.diagonal = panel.n_columns, diagonal
         self.engine = engine_for(panel, weights)
         self._center = self.engine.array(np.zeros(panel.n_columns)) if center is None else center
-        unit = max(self.engine.largest_value(), float(abs(self._center).max())) or 1.0  # whose square is a number
-        own = column_sums(self.engine, self._center, unit)
+        scales = np.ones(panel.n_columns) if scales is None else scales
+        unit = max(self.engine.largest_value(), float(abs(self._center).max())) or 1.0
+        unit /= float(scales.min())  # so that no fourth power overflows
+        own = column_sums(self.engine, self._center, self.engine.array(unit * scales))
         size = float(np.sqrt(own.mean_square)) or 1.0
-        own, self.scale = own.in_units_of(size), unit * size
+        own, self.unit = own.in_units_of(size), unit * size
+        self.scale = self.engine.array(self.unit * scales)
         self.counts, self.squares = own.counts, own.squares
         self.pair_counts = own.pairs  # Σ_{i≠j} N_ij for each column j: how much weight it shares with others
         self.ridge = ridge * _sampling_noise(own)
@@ -161,26 +168,29 @@ class RowObjective:
         return engine, share, some.squares - self.row_variance * some.counts
 
 
-def mean_squared_pair_error(panel: PanelLike, factor: Array) -> float:
+def mean_squared_pair_error(panel: PanelLike, factor: Array, scales: Array | None = None) -> float:
     """The mean of (x_iᵀx_j − v_i v_j)² over the pairs i ≠ j of all rows, each weighed by its row's weight.
+
+    With ``scales``, of values and factor in units of these.
 
     >>> from onesided.panels.panel import Panel
     >>> round(mean_squared_pair_error(Panel.from_dense([[1.0, 3.0]]), np.ones((2, 1))), 12)
     4.0
     """
-    largest = largest_value(panel)
-    own = column_sums(panel, scale=largest or 1.0)
+    scales = np.ones(panel.n_columns) if scales is None else scales
+    engine = engine_for(panel, panel.row_weights / panel.row_weights.max())
+    largest = (engine.largest_value() or 1.0) / float(scales.min())
+    own = column_sums(engine, scale=engine.array(largest * scales))
     if own.product_weight == 0:
         raise InputError("no row has two observed entries: there is no pair to compare with")
-    size = float(np.sqrt(own.mean_square)) * largest
-    scale = max(size, float(np.max(np.abs(factor), initial=0.0))) or 1.0
-    engine = engine_for(panel, panel.row_weights / panel.row_weights.max())
-    own, X = column_sums(engine, scale=scale), engine.array(factor / scale)
-    zero = engine.array(np.zeros(panel.n_columns))
+    factor = factor / scales[:, None]
+    unit = max(float(np.sqrt(own.mean_square)) * largest, float(np.max(np.abs(factor), initial=0.0))) or 1.0
+    scale, X = engine.array(unit * scales), engine.array(factor / unit)
+    own, zero = column_sums(engine, scale=scale), engine.array(np.zeros(panel.n_columns))
     explained = engine.row_pass(X, zero, scale, 0.0, exact=True)[0] if X.shape[1] else 0.0
     norms = (X * X).sum(1)
     explained -= float(own.counts @ norms**2 / 2 - own.squares @ norms)
-    return max(2 * explained / own.product_weight + own.mean_squared_product, 0.0) * scale**4  # rounding aside
+    return max(2 * explained / own.product_weight + own.mean_squared_product, 0.0) * unit**4  # rounding aside
 
 
 def _sampling_noise(own: ColumnSums) -> float:

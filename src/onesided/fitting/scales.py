@@ -1,0 +1,124 @@
+"""The columns' units: how large the values of each column are, as far as that can be told.
+
+Columns may be in units of their own (people beside percentages) or in one unit (stars). Both are the same model with
+scales s_j, estimated once from all rows. Of column j, with N_j entries of variance S_j² and excess e_j (the kurtosis
+less one, the relative variance of its squares), log S_j² is
+
+    y_j = log S_j² − ψ(ν_j/2) + log(ν_j/2),   ν_j = 2(N_j − 1)/e_j,   known up to v_j = ψ'(ν_j/2),
+
+ψ the digamma function. Over columns y_j is normal around g with variance σ² + v_j, σ² and g by Paule and Mandel; then
+
+    w_j = σ̃²/(σ̃² + v_j),   σ̃² = σ² + 50/d,
+    log s_j² = g + w_j² (y_j − g) + ½ min(σ̃²(1 − w_j), 2) + 1.28 (1 − w_j) max(σ − 2, 0).
+
+So a column that is known well is measured by its own standard deviation, and a rare one by what its column and the
+others say. 50/d stands for what d columns cannot tell: that a few of them vary alike is weak evidence of a common unit,
+that thousands do is strong. w_j is squared because what is standardised by s_j is used again. e_j is shrunk to the
+typical excess, so that heavy tails widen v_j and a scale does not follow an outlier.
+
+The last two terms turn the mean of log s_j² into that of s_j² where it is not known, and where units are far apart,
+into what nine columns in ten do not exceed: a column seen once then has a wide interval, not a wrong one. The scale of
+a column that is constant over five entries or more is no larger than its value.
+
+Scales are relative: their geometric mean over entries is one, so that errors, variances and row effects stay in the
+unit of the data where there is one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import digamma, polygamma
+
+from onesided.arrays import Array, host
+from onesided.engines.engine import engine_for
+from onesided.pairs.column_sums import column_sums
+from onesided.panels.panel_like import PanelLike
+
+TYPICAL_ENTRIES = 20.0  # that the typical excess counts for beside a column's own
+LEAST_EXCESS = 0.5
+FEWEST = 5.0  # entries of a column that tells how columns differ
+KNOWN_ENTRIES = 8.0  # of a column whose kurtosis tells what is typical
+DOUBT = 50.0  # over the number of columns, added to σ²
+MOST_UNKNOWN = 2.0  # of the variance of log s², in what is added for scales that are not known
+FAR_APART = 2.0  # σ from which it is the ninetieth percentile that is sought
+NINETIETH = 1.28
+CONSTANT = 1e-12  # of a column's mean: a smaller deviation is rounding
+
+
+def column_scales(panel: PanelLike) -> Array:
+    """The scales of a panel's columns.
+
+    >>> from onesided import Panel
+    >>> values = np.random.default_rng(0).normal(size=(200, 5))
+    >>> column_scales(Panel.from_dense(values)).round(1)
+    array([0.9, 1. , 1. , 1.1, 1. ])
+    >>> column_scales(Panel.from_dense(values * [1, 1, 1, 1, 100])).round(2)
+    array([ 0.37,  0.39,  0.39,  0.44, 40.3 ])
+    """
+    engine = engine_for(panel)
+    mean = engine.column_means()
+    unit = max(engine.largest_value(), float(abs(mean).max())) or 1.0
+    sums = column_sums(engine, mean, unit)
+    counts, squares, fourths, mean = map(host, (sums.counts, sums.squares, sums.fourths, mean))
+    freedom = np.maximum(counts - 1, 0.0)
+    variance = squares / np.where(freedom > 0, freedom, 1.0)
+    varies = (freedom > 0) & (variance > (CONSTANT * mean / unit) ** 2)
+    excess, _ = excesses(np.where(varies, squares, 0.0), fourths, counts)
+    nu = np.where(varies, 2 * freedom / excess, 2.0)
+    y = np.log(np.where(varies, variance, 1.0)) - digamma(nu / 2) + np.log(nu / 2)
+    v = polygamma(1, nu / 2)
+    known = varies & (counts >= FEWEST)
+    between, level = paule_mandel(y[known], v[known])
+    doubted = between + DOUBT / max(int(known.sum()), 1)
+    share = np.where(varies, doubted / (doubted + v), 0.0)
+    logs = level + share**2 * (y - level) + np.minimum(doubted * (1 - share), MOST_UNKNOWN) / 2
+    logs += NINETIETH * (1 - share) * max(np.sqrt(between) - FAR_APART, 0.0)
+    constant = ~varies & (counts >= FEWEST) & (mean != 0)
+    logs[constant] = np.minimum(logs[constant], 2 * np.log(abs(mean[constant]) / unit))
+    logs -= counts @ logs / counts.sum()
+    return np.asarray(np.exp(logs / 2))
+
+
+def excesses(squares: Array, fourths: Array, counts: Array) -> tuple[Array, float]:
+    """The relative variance of squares in each column, shrunk to the typical one as by 20 entries; and that one.
+
+    The typical one is the median over entries. Of a column without variation, the number of its entries: it says
+    nothing.
+
+    >>> excesses(np.array([10.0, 0.0]), np.array([30.0, 0.0]), np.array([10.0, 4.0]))  # kurtosis 3
+    (array([2., 3.]), 2.0)
+    """
+    varies = squares > 0
+    kurtosis = np.where(varies, fourths * counts / np.where(varies, squares, 1.0) ** 2, 3.0)
+    known = np.flatnonzero(varies & (counts >= KNOWN_ENTRIES))
+    if len(known) == 0:
+        return np.where(varies, 2.0, np.maximum(counts, 2.0)), 2.0
+    known = known[np.argsort(kurtosis[known], kind="stable")]
+    reached = np.cumsum(counts[known])
+    typical = float(kurtosis[known[np.searchsorted(reached, reached[-1] / 2)]])
+    shrunk = (counts * kurtosis + TYPICAL_ENTRIES * typical) / (counts + TYPICAL_ENTRIES)
+    shrunk = np.where(varies, shrunk, np.maximum(counts, shrunk))
+    return np.maximum(shrunk - 1, LEAST_EXCESS), max(typical - 1, LEAST_EXCESS)
+
+
+def paule_mandel(y: Array, v: Array) -> tuple[float, float]:
+    """σ² and g of y_j ~ N(g, σ² + v_j): the σ² at which Σ (y_j − g)²/(σ² + v_j) is what it should be, or zero.
+
+    >>> round(paule_mandel(np.array([-2.0, 0.0, 2.0]), np.array([1.0, 1.0, 1.0]))[0], 10)
+    3.0
+    >>> paule_mandel(np.array([-0.5, 0.0, 0.5]), np.array([1.0, 1.0, 1.0]))
+    (0.0, 0.0)
+    """
+    if len(y) < 2:
+        return 0.0, float(y.mean()) if len(y) else 0.0
+
+    def around(between: float) -> tuple[float, float]:
+        w = 1 / (v + between)
+        g = float(w @ y / w.sum())
+        return float(w @ (y - g) ** 2) - (len(y) - 1), g
+
+    if around(0.0)[0] <= 0:
+        return 0.0, around(0.0)[1]
+    between = float(brentq(lambda s: around(s)[0], 0.0, float(np.ptp(y)) ** 2 + 1.0, xtol=1e-12))
+    return between, around(between)[1]

@@ -41,7 +41,7 @@ from onesided.estimators.answers import AnsweringEstimator
 from onesided.estimators.base import generator, warn_of_parts
 from onesided.estimators.parameters import Interval, StrOptions, check_noise
 from onesided.estimators.saving import stored_account, stored_provenance, stored_refinement, stored_selection
-from onesided.fitting.fit import Auto, Options, Outcome, Scale, fit
+from onesided.fitting.fit import Auto, Options, Outcome, fit
 from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.refinement import Refine
 from onesided.fitting.selection import Rule, Selection
@@ -210,7 +210,7 @@ class OneSidedCompletion(AnsweringEstimator):
         rule: Rule = "best",
         weight_exponent: float = -0.5,
         ridge: float = 1.0,
-        scale: Scale = "auto",
+        scale: Auto | Literal["none"] = "auto",
         blend: float | Auto | None = "auto",
         noise_variance: npt.ArrayLike | None = None,
         tol: float = 1e-6,

@@ -40,8 +40,15 @@ SCORED_PRODUCTS = 1 << 21
 MOST_PRODUCTS = 1 << 29  # of two entries of a row: beyond, measured pairs would not fit in memory, and none are blended
 
 
-def choose_blend(panel: PanelLike, fit: Callable[[PanelLike], RowSpace], rng: int | np.random.Generator = 0) -> Blend:
+def choose_blend(
+    panel: PanelLike,
+    fit: Callable[[PanelLike], RowSpace],
+    rng: int | np.random.Generator = 0,
+    held_out: Array | None = None,
+) -> Blend:
     """κ and κ' for a panel whose model is fitted by ``fit``; infinite where measurements do not help.
+
+    ``held_out`` says of every row whether it is; a fifth drawn at random where not given.
 
     >>> from onesided import synthetic
     >>> from onesided.fitting.moment_solution import moment_solution
@@ -54,7 +61,8 @@ def choose_blend(panel: PanelLike, fit: Callable[[PanelLike], RowSpace], rng: in
     if np.sum(panel.row_counts.astype(np.float64) ** 2) > MOST_PRODUCTS:
         return NO_BLEND
     rng = np.random.default_rng(rng)
-    held_out = rng.permutation(panel.n_rows) % HELD_OUT == 0
+    if held_out is None:
+        held_out = rng.permutation(panel.n_rows) % HELD_OUT == 0
     weights = np.where(held_out, 0.0, panel.row_weights)
     if not np.any(weights[panel.row_counts > 1]):
         return NO_BLEND

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Literal
@@ -9,25 +10,25 @@ from typing import Literal
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from onesided.arrays import Array
 from onesided.errors import counted, warn
 from onesided.fitting.blending import choose_blend
 from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.refinement import MEMORY, TOLERANCE, Refine, working_memory
 from onesided.fitting.row_noise import learn_row_noise
 from onesided.fitting.row_space import fit_row_space
-from onesided.fitting.scales import column_scales
+from onesided.fitting.scales import scales_of
 from onesided.fitting.selection import (
     CENTERS,
     DIAGONALS,
+    SCALES,
     SEARCH_PASSES,
     Candidates,
     Rule,
+    Search,
     Selection,
     affordable_ranks,
     cost,
     enough_rows,
-    select,
 )
 from onesided.fitting.setting import REFINE_PASSES, Center, Fit, Setting
 from onesided.fitting.solvers.result import Progress, begin
@@ -37,7 +38,6 @@ from onesided.panels.panel_like import PanelLike
 from onesided.storage.checkpoint import Checkpoint, Work
 
 Auto = Literal["auto"]
-Scale = Literal["auto", "none"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Options:
     rule: Rule = "best"
     weight_exponent: float = -0.5
     ridge: float = 1.0
-    scale: Scale = "auto"
+    scale: Auto | Literal["none"] = "auto"
     blend: float | Auto | None = "auto"
     tol: float = 1e-6
     max_passes: int = 300
@@ -94,6 +94,7 @@ class Options:
             tol=self.tol,
             max_passes=self.max_passes,
             refine_passes=self.refine_passes,
+            scale="own" if self.scale == "auto" else "none",
         )
 
     def candidates(self, n_columns: int) -> Candidates:
@@ -102,6 +103,7 @@ class Options:
             tuple(affordable_ranks(n_columns, self.refines(n_columns))) if self.rank == "auto" else None,
             CENTERS if self.center == "auto" else (),
             DIAGONALS if self.diagonal == "auto" else (),
+            SCALES if self.scale == "auto" else (),
         )
 
 
@@ -131,14 +133,15 @@ def fit(
     (2, (30, 2))
     """
     checkpoint = checkpoint or Checkpoint()
-    scales = column_scales(panel) if options.scale == "auto" else None
-    setting, selection = choose(panel, options, scales, rng, progress, checkpoint)
+    setting, selection, search = choose(panel, options, rng, progress, checkpoint)
+    scales = scales_of(panel, setting.scale)
+    how = partial(fit_row_space, setting=setting, scales=scales, progress=progress)
     # One seed for each, drawn whether or not the work was done before.
     blend_seed, fit_seed = (int(seed) for seed in rng.integers(2**31, size=2))
     begin(progress, f"rank {setting.rank}, four fifths of the rows", cost(setting.rank), 2 * cost(setting.rank))
-    blend = _blend(panel, options, setting, scales, blend_seed, progress, checkpoint.work("blends"))
+    blend = _blend(panel, options, search, how, blend_seed, checkpoint.work("blends"))
     begin(progress, f"rank {setting.rank}, all rows", 2 * cost(setting.rank), 0.0)
-    result = fit_row_space(panel, setting, fit_seed, scales=scales, progress=progress, work=checkpoint.work("fit"))
+    result = how(panel, rng=fit_seed, work=checkpoint.work("fit"))
     if not result.solve.succeeded:
         warn(result.solve.message, ConvergenceWarning)
     if (
@@ -154,18 +157,17 @@ def fit(
             ConvergenceWarning,
         )
     space = replace(result.row_space, row_noise=learn_row_noise(result.row_space, panel), blend=blend)
-    return Outcome(replace(result, row_space=space.measured_on(panel)), setting, selection)
+    return Outcome(replace(result, row_space=space.measured_on(panel), to_go_on=None), setting, selection)
 
 
 def choose(
     panel: PanelLike,
     options: Options,
-    scales: Array | None,
     rng: np.random.Generator,
     progress: Progress | None,
     checkpoint: Checkpoint,
-) -> tuple[Setting, Selection | None]:
-    """The setting to fit: what was given, and the rest by held-out rows."""
+) -> tuple[Setting, Selection | None, Search | None]:
+    """The setting to fit: what was given, and the rest by held-out rows; and the search, if there was one."""
     d, setting = panel.n_columns, options.setting(panel.n_columns)
     if options.refine == "auto" and not setting.refined:
         warn(
@@ -174,42 +176,31 @@ def choose(
             '"none" to silence this'
         )
     if "auto" not in (options.rank, options.center, options.diagonal):
-        return setting, None
+        return setting, None, None
     if not enough_rows(panel):
         warn(
             f"fewer than ten rows have two entries: too few to choose by holding some out; rank={setting.rank}, "
             f"center={setting.center!r} and diagonal={setting.diagonal!r} are taken: name others to change that"
         )
-        return setting, None
-    selection = select(
-        panel,
-        setting,
-        options.candidates(d),
-        rule=options.rule,
-        rng=rng,
-        scales=scales,
-        progress=progress,
-        checkpoint=checkpoint,
-    )
-    return selection.setting, selection
+        return setting, None, None
+    search = Search(panel, options.candidates(d), rng, progress, checkpoint)
+    selection = search.choose(setting, options.rule)
+    return selection.setting, selection, search
 
 
 def _blend(
-    panel: PanelLike,
-    options: Options,
-    setting: Setting,
-    scales: Array | None,
-    seed: int,
-    progress: Progress | None,
-    work: Work,
+    panel: PanelLike, options: Options, search: Search | None, how: Callable[..., Fit], seed: int, work: Work
 ) -> Blend:
+    """As it was asked for, or chosen on held-out rows: those of the search, whose fit to the others is used again."""
     if options.blend is None or (options.blend == "auto" and not enough_rows(panel)):
         return NO_BLEND
     if options.blend != "auto":
         return Blend(float(options.blend))
 
     def fit(rows: PanelLike) -> RowSpace:
-        how = partial(fit_row_space, scales=scales, most_passes=SEARCH_PASSES, progress=progress, work=work)
-        return how(rows, setting, seed).row_space
+        if search is not None:
+            return search.fit_to_others()
+        return how(rows, rng=seed, most_passes=SEARCH_PASSES, work=work).row_space
 
-    return Blend(**work.done(lambda: asdict(choose_blend(panel, fit, seed))))
+    held_out = None if search is None else search.held_out
+    return Blend(**work.done(lambda: asdict(choose_blend(panel, fit, seed, held_out))))

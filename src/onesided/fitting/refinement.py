@@ -88,6 +88,8 @@ def refine(
 ) -> Fit:
     """A moment solution refined by variational passes over the rows, those of weight zero left out.
 
+    Given a refined fit of the same rows it goes on, up to ``passes`` in all, as if it had not ended.
+
     >>> from onesided import synthetic
     >>> from onesided.fitting.moment_solution import moment_solution
     >>> from onesided.fitting.setting import Setting
@@ -99,13 +101,14 @@ def refine(
     >>> [bool(np.linalg.norm(X @ X.T - L) < 0.05 * np.linalg.norm(L)) for X in factors]
     [False, True]
     """
-    start = solution.row_space
+    begun: _Begun = solution.to_go_on or _Begun(solution.row_space)
+    start = begun.start
     with single_blas_thread():
         rows = Rows(panel, start.mean, scales)
         if rows.unit == 0:  # no variation: there is nothing to estimate a variance from
             return solution
-        columns = _Columns.start(start, rows, center)
-        done, change, noise_passes = 0, np.inf, NOISE_PASSES if columns.alike else 0
+        columns = begun.columns or _Columns.start(start, rows, center)
+        done, change, noise_passes = begun.done, begun.change, NOISE_PASSES if columns.alike else 0
         if (before := work.load("refine")) is not None:
             done, change, noise_passes = (before.pop(name) for name in ("done", "change", "noise_passes"))
             before |= {name: like(columns.center, before[name]) for name in MOVING_THERE}
@@ -124,11 +127,13 @@ def refine(
             save()
             if progress is not None:
                 progress(done, float(namespace(columns.noise).log(columns.noise).mean()))
+        to_go_on = _Begun(start, columns, done, change)
         while noise_passes > 0:
             columns, noise_passes = columns.with_own_noise(rows), noise_passes - 1
             save()
         ended = Refinement(done, float(change) if done else 0.0, bool(done == 0 or change < TOLERANCE))
-        return replace(solution, row_space=columns.row_space(start, rows.placed, rows.unit), refinement=ended)
+        space = columns.row_space(start, rows.placed, rows.unit)
+        return replace(solution, row_space=space, refinement=ended, to_go_on=to_go_on)
 
 
 def _change(before: tuple[Any, Any], after: tuple[Any, Any]) -> float:
@@ -199,6 +204,16 @@ class Rows:
         chance = float((weight * self.excess / n * (1 - weight / total)).sum())
         spare = total - float((weight**2).sum()) / total
         return (around - chance) / spare if spare > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Begun:
+    """How far a refinement is, and the moment solution that it started from."""
+
+    start: RowSpace
+    columns: _Columns | None = None
+    done: int = 0
+    change: float = float("inf")
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -24,10 +25,13 @@ def fit_row_space(
     *,
     scales: Array | None = None,
     most_passes: int | None = None,
+    begun: Fit | None = None,
     progress: Progress | None = None,
     work: Work = NOWHERE,
 ) -> Fit:
     """Fit the rows of positive weight, in the columns' units if given; ``most_passes`` further limits a refinement.
+
+    ``begun`` is a fit of the same rows and setting that ended at such a limit, and goes on from there.
 
     >>> from onesided import Panel
     >>> panel = Panel.from_dense([[1.0, 2.0, np.nan], [2.0, 4.0, 1.0], [3.0, np.nan, 2.0]])
@@ -35,9 +39,10 @@ def fit_row_space(
     'converged'
     """
     check_fittable(panel, setting.rank)
+    passes = setting.refine_passes if most_passes is None else min(most_passes, setting.refine_passes)
+    how = partial(refine, panel, center=setting.center, scales=scales, passes=passes, progress=progress, work=work)
+    if begun is not None and setting.refined:
+        return how(begun)
     start = replace(setting, tol=max(setting.tol, COARSE)) if setting.refined else setting
     solution = moment_solution(panel, start, scales=scales, rng=rng, progress=progress, work=work)
-    if not setting.refined:
-        return solution
-    passes = setting.refine_passes if most_passes is None else min(most_passes, setting.refine_passes)
-    return refine(panel, solution, center=setting.center, scales=scales, passes=passes, progress=progress, work=work)
+    return how(solution) if setting.refined else solution

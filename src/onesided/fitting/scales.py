@@ -1,8 +1,10 @@
 """The columns' units: how large the values of each column are, as far as that can be told.
 
-Columns may be in units of their own (people beside percentages) or in one unit (stars). Both are the same model with
-scales s_j, estimated once from all rows. Of column j, with N_j entries of variance S_j² and excess e_j (the kurtosis
-less one, the relative variance of its squares), log S_j² is
+Columns may be in units of their own (people beside percentages) or in a common one (stars). Both are the same model,
+with other scales s_j.
+
+**Units of their own.** Of column j, with N_j entries of variance S_j² and excess e_j (the kurtosis less one, the
+relative variance of its squares), log S_j² is
 
     y_j = log S_j² − ψ(ν_j/2) + log(ν_j/2),   ν_j = 2(N_j − 1)/e_j,   known up to v_j = ψ'(ν_j/2),
 
@@ -20,11 +22,23 @@ The last two terms turn the mean of log s_j² into that of s_j² where it is not
 into what nine columns in ten do not exceed: a column seen once then has a wide interval, not a wrong one. The scale of
 a column that is constant over five entries or more is no larger than its value.
 
+**A common unit.** Scales are one, or powers of ten where columns have the unit with different prefixes (metres and
+millimetres, shares and per cent). The columns seen fifty times or more tell: log₁₀ of their deviations, whole numbers
+aside, must lie within 0.2 of their circular mean (root mean square), and s_j is the power of ten nearest to what is
+left. Other columns have the prefix of these; where these differ, there is no common unit. Multiplying columns by powers
+of ten therefore changes neither whether there is one nor anything that is measured in it.
+
+Which of the two is taken is chosen on held-out rows (:mod:`onesided.fitting.selection`): a common unit of equal noise
+is worth knowing, and where columns differ it misleads.
+
 Scales are relative: their geometric mean over entries is one, so that errors, variances and row effects stay in the
 unit of the data where there is one.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.optimize import brentq
@@ -35,6 +49,8 @@ from onesided.engines.engine import engine_for
 from onesided.pairs.column_sums import column_sums
 from onesided.panels.panel_like import PanelLike
 
+Scale = Literal["own", "common", "none"]  # what columns are measured in: s_j, powers of ten, or one for all
+
 TYPICAL_ENTRIES = 20.0  # that the typical excess counts for beside a column's own
 LEAST_EXCESS = 0.5
 FEWEST = 5.0  # entries of a column that tells how columns differ
@@ -43,11 +59,57 @@ DOUBT = 50.0  # over the number of columns, added to σ²
 MOST_UNKNOWN = 2.0  # of the variance of log s², in what is added for scales that are not known
 FAR_APART = 2.0  # σ from which it is the ninetieth percentile that is sought
 NINETIETH = 1.28
+TELLING = 50.0  # entries of a column that tells its prefix
+ONE_UNIT = 0.2  # powers of ten by which such columns may lie apart in a common unit, root mean square
 CONSTANT = 1e-12  # of a column's mean: a smaller deviation is rounding
 
 
+@dataclass(frozen=True, eq=False)
+class _Deviations:
+    """What the columns' values are around their means: sums in units of one value for all."""
+
+    counts: Array
+    squares: Array
+    fourths: Array
+    mean: Array
+    unit: float
+
+    @classmethod
+    def of(cls, panel: PanelLike) -> _Deviations:
+        engine = engine_for(panel)
+        mean = engine.column_means()
+        unit = max(engine.largest_value(), float(abs(mean).max())) or 1.0
+        sums = column_sums(engine, mean, unit)
+        return cls(host(sums.counts), host(sums.squares), host(sums.fourths), host(mean), unit)
+
+    @property
+    def freedom(self) -> Array:
+        return np.asarray(np.maximum(self.counts - 1, 0.0))
+
+    @property
+    def variance(self) -> Array:
+        return np.asarray(self.squares / np.where(self.freedom > 0, self.freedom, 1.0))
+
+    @property
+    def varies(self) -> Array:
+        """Which columns have a variance that is more than rounding."""
+        return np.asarray((self.freedom > 0) & (self.variance > (CONSTANT * self.mean / self.unit) ** 2))
+
+    def relative(self, logs: Array) -> Array:
+        """Scales by the logarithms of their squares, with a geometric mean over entries of one."""
+        return np.asarray(np.exp((logs - self.counts @ logs / self.counts.sum()) / 2))
+
+
+def scales_of(panel: PanelLike, scale: Scale) -> Array | None:
+    """The scales of a panel's columns; None where all are one."""
+    if scale == "none":
+        return None
+    found = column_scales(panel) if scale == "own" else common_scales(panel)
+    return None if found is None or np.all(found == 1) else found
+
+
 def column_scales(panel: PanelLike) -> Array:
-    """The scales of a panel's columns.
+    """The scales of a panel's columns in units of their own.
 
     >>> from onesided import Panel
     >>> values = np.random.default_rng(0).normal(size=(200, 5))
@@ -56,17 +118,11 @@ def column_scales(panel: PanelLike) -> Array:
     >>> column_scales(Panel.from_dense(values * [1, 1, 1, 1, 100])).round(2)
     array([ 0.37,  0.39,  0.39,  0.44, 40.3 ])
     """
-    engine = engine_for(panel)
-    mean = engine.column_means()
-    unit = max(engine.largest_value(), float(abs(mean).max())) or 1.0
-    sums = column_sums(engine, mean, unit)
-    counts, squares, fourths, mean = map(host, (sums.counts, sums.squares, sums.fourths, mean))
-    freedom = np.maximum(counts - 1, 0.0)
-    variance = squares / np.where(freedom > 0, freedom, 1.0)
-    varies = (freedom > 0) & (variance > (CONSTANT * mean / unit) ** 2)
-    excess, _ = excesses(np.where(varies, squares, 0.0), fourths, counts)
-    nu = np.where(varies, 2 * freedom / excess, 2.0)
-    y = np.log(np.where(varies, variance, 1.0)) - digamma(nu / 2) + np.log(nu / 2)
+    found = _Deviations.of(panel)
+    counts, mean, varies = found.counts, found.mean, found.varies
+    excess, _ = excesses(np.where(varies, found.squares, 0.0), found.fourths, counts)
+    nu = np.where(varies, 2 * found.freedom / excess, 2.0)
+    y = np.log(np.where(varies, found.variance, 1.0)) - digamma(nu / 2) + np.log(nu / 2)
     v = polygamma(1, nu / 2)
     known = varies & (counts >= FEWEST)
     between, level = paule_mandel(y[known], v[known])
@@ -75,9 +131,36 @@ def column_scales(panel: PanelLike) -> Array:
     logs = level + share**2 * (y - level) + np.minimum(doubted * (1 - share), MOST_UNKNOWN) / 2
     logs += NINETIETH * (1 - share) * max(np.sqrt(between) - FAR_APART, 0.0)
     constant = ~varies & (counts >= FEWEST) & (mean != 0)
-    logs[constant] = np.minimum(logs[constant], 2 * np.log(abs(mean[constant]) / unit))
-    logs -= counts @ logs / counts.sum()
-    return np.asarray(np.exp(logs / 2))
+    logs[constant] = np.minimum(logs[constant], 2 * np.log(abs(mean[constant]) / found.unit))
+    return found.relative(logs)
+
+
+def common_scales(panel: PanelLike) -> Array | None:
+    """Powers of ten of a unit that a panel's columns may have in common, ones without prefixes; None if there is none.
+
+    >>> from onesided import Panel
+    >>> values = np.random.default_rng(0).normal(size=(200, 4))
+    >>> common_scales(Panel.from_dense(values))
+    array([1., 1., 1., 1.])
+    >>> common_scales(Panel.from_dense(values * [1, 1, 1, 100])).round(2)
+    array([ 0.32,  0.32,  0.32, 31.62])
+    >>> common_scales(Panel.from_dense(values * [1, 2, 4, 8])) is None
+    True
+    """
+    found = _Deviations.of(panel)
+    telling = found.varies & (found.counts >= TELLING)
+    prefixes = np.zeros(len(found.counts))
+    if telling.any():
+        logs = np.log10(found.variance[telling]) / 2
+        middle = np.angle(np.exp(2j * np.pi * logs).sum()) / (2 * np.pi)
+        whole = np.rint(logs - middle)
+        if np.sqrt(np.mean((logs - middle - whole) ** 2)) > ONE_UNIT:
+            return None
+        if np.ptp(whole) > 0:
+            if (found.counts[~telling] > 0).any():
+                return None
+            prefixes[telling] = whole - whole[0]
+    return found.relative(2 * np.log(10.0) * prefixes)
 
 
 def excesses(squares: Array, fourths: Array, counts: Array) -> tuple[Array, float]:

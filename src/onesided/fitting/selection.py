@@ -18,8 +18,13 @@ What is tried, in this order, by what is left open:
    standard error, or nothing is left to explain (the residuals' mean square is a ten-thousandth of the columns'
    variance); larger ranks predict a little better still on large panels, at a cost that grows with their square, and
    can be given;
-3. the diagonal, at the best rank: free or fit; where "fit" wins, the rank again, from there;
-4. the center again, at the best rank.
+3. the diagonal, at the best rank: free or fit; where "fit" wins by more than a standard error, the rank again, from
+   there;
+4. the center again, at the best rank;
+5. the scales: so far columns are in units of their own; a common unit, where there may be one
+   (:func:`onesided.fitting.scales.common_scales`), is tried at the best rank, and taken where it improves on this by
+   more than two standard errors, for what it says does not depend on units otherwise. Then larger ranks in this unit,
+   until one improves by less than a standard error.
 
 The best of all is taken, unless one of rank 0 scores within two standard errors of it: a factor must earn its place.
 Nor is it taken where it predicts held-out entries worse than means and row effects alone, by more than two standard
@@ -28,7 +33,8 @@ errors of the difference in mean e²: a warning says so, and rank 0 is taken; a 
 How long the choice is refined is chosen, too: where 25 passes predict held-out entries no better than 12, by mean e²,
 12 are made. On sparse panels more of them fit the rows too closely.
 
-All scores are of values in units of their columns' scales, so that they do not hang on the largest column.
+All scores are of values in a common unit, if columns may have one, or else in units of their scales, so that they do
+not hang on the largest column. Scales are estimated from the rows that are fitted, like all else.
 """
 
 from __future__ import annotations
@@ -47,17 +53,20 @@ from onesided.fitting.moment_solution import NOISE_FLOOR
 from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.refinement import MEMORY, working_memory
 from onesided.fitting.row_space import fit_row_space
-from onesided.fitting.setting import Center, Setting
+from onesided.fitting.scales import Scale, column_scales, common_scales
+from onesided.fitting.setting import Center, Fit, Setting
 from onesided.fitting.solvers.result import Progress, begin
+from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import column_means, column_sums
 from onesided.panels.panel_like import PanelLike
-from onesided.storage.checkpoint import Checkpoint
+from onesided.storage.checkpoint import NOWHERE, Checkpoint, Work
 
 Rule = Literal["best", "one-standard-error"]
 
 RANKS = (0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 23, 32)
 CENTERS: tuple[Center, ...] = ("columns", "both")
 DIAGONALS: tuple[Diagonal, ...] = ("free", "fit")
+SCALES: tuple[Scale, ...] = ("own", "common")
 PATIENCE = 2  # ranks in a row that may improve by less than a standard error before the path ends
 CLOSE: dict[Rule, float] = {"best": 0.0, "one-standard-error": 1.0}  # standard errors at which a lower rank is taken
 EARNED = 2.0  # standard errors by which a factor must improve on rank 0
@@ -83,7 +92,7 @@ class Trial:
     """A setting and its held-out score: the mean leave-one-out log score of an entry.
 
     ``standard_error`` is that of the difference to the best trial, over rows; zero for the best itself. ``rmse`` is
-    the root mean squared leave-one-out residual on the same entries, in units of the columns' scales.
+    the root mean squared leave-one-out residual on the same entries, in :attr:`Selection.units`.
 
     >>> from onesided import synthetic
     >>> panel = synthetic.sample_fixed(synthetic.noisy_mixture(500, 20, 2, sigma=0.5, rng=0), 6, rng=1)
@@ -99,11 +108,14 @@ class Trial:
     standard_error: float
     rmse: float
     chosen: bool = False
+    scale: Scale = "none"
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
     """The setting chosen, and all that were tried, best first.
+
+    ``units`` says what residuals and densities are of: "values" as they are, or values over "scales".
 
     >>> from onesided import synthetic
     >>> panel = synthetic.sample_fixed(synthetic.noisy_mixture(500, 20, 2, sigma=0.5, rng=0), 6, rng=1)
@@ -114,12 +126,13 @@ class Selection:
 
     setting: Setting
     trials: tuple[Trial, ...]
+    units: Literal["values", "scales"] = "values"
 
     def __str__(self) -> str:
-        lines = [f"{'rank':>4}  {'center':<8}{'diagonal':<9}{'score':>10}  {'± se':>8}  {'rmse':>9}"]
-        lines += [
-            f"{one.rank:>4}  {one.center:<8}{one.diagonal:<9}{one.score:>10.5f}  {one.standard_error:>8.5f}  "
-            f"{one.rmse:>9.4g}{'  chosen' if one.chosen else ''}"
+        head = f"{'rank':>4}  {'center':<8}{'diagonal':<9}{'scale':<7}{'score':>10}  {'± se':>8}  {'rmse':>9}"
+        lines = [head] + [
+            f"{one.rank:>4}  {one.center:<8}{one.diagonal:<9}{one.scale:<7}{one.score:>10.5f}  "
+            f"{one.standard_error:>8.5f}  {one.rmse:>9.4g}{'  chosen' if one.chosen else ''}"
             for one in self.trials
         ]
         return "\n".join(lines)
@@ -127,7 +140,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What is left open: the ranks to try, None where the rank is given; likewise centers and diagonals, or none.
+    """What is left open: the ranks to try, None where the rank is given; centers, diagonals and scales, or none.
 
     >>> from onesided import synthetic
     >>> panel = synthetic.sample_fixed(synthetic.noisy_mixture(500, 20, 2, sigma=0.5, rng=0), 6, rng=1)
@@ -139,6 +152,7 @@ class Candidates:
     ranks: tuple[int, ...] | None = None
     centers: tuple[Center, ...] = ()
     diagonals: tuple[Diagonal, ...] = ()
+    scales: tuple[Scale, ...] = ()
 
 
 def select(
@@ -148,7 +162,6 @@ def select(
     *,
     rule: Rule = "best",
     rng: int | np.random.Generator = 0,
-    scales: Array | None = None,
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Selection:
@@ -162,43 +175,32 @@ def select(
     >>> select(panel, Setting(rank=0, center="none"), Candidates(ranks=(0, 1, 2, 3, 4))).setting.rank
     2
     """
-    search = _Search(panel, scales, np.random.default_rng(rng), progress, checkpoint or Checkpoint())
-    ranks, centers, diagonals = candidates.ranks, candidates.centers, candidates.diagonals
-    path = None if ranks is None else sorted({rank for rank in ranks if rank <= panel.n_columns})
-    if path == []:
-        raise InputError("no rank to choose from: all are larger than the number of columns")
-    search.most = search.cost_at_most(path or [setting.rank], len(centers), len(diagonals), path is not None)
-    best = setting if path is None else replace(setting, rank=path[0])
-    if centers:
-        low = [best.rank] if path is None else path[:3]
-        best = search.best(replace(best, center=center, rank=rank) for center in centers for rank in low)
-    if path is not None:
-        best = search.along(path, best)
-    if diagonals:
-        other = search.best(replace(best, diagonal=diagonal) for diagonal in diagonals)
-        if path is not None and other.diagonal != best.diagonal:
-            other = search.along(path[path.index(best.rank) :], other)
-        best = other
-    if centers:
-        best = search.best(replace(best, center=center) for center in centers)
-    return search.selection(rule, path is not None, centers or (setting.center,))
+    return Search(panel, candidates, np.random.default_rng(rng), progress, checkpoint).choose(setting, rule)
 
 
-class _Search:
-    """Scores of settings on one split of the rows, each computed once."""
+class Search:
+    """Scores of settings on one split of the rows, each computed once.
+
+    >>> from onesided import synthetic
+    >>> panel = synthetic.sample_fixed(synthetic.noisy_mixture(500, 20, 2, sigma=0.5, rng=0), 6, rng=1)
+    >>> search = Search(panel, Candidates(ranks=(0, 1)), np.random.default_rng(0))
+    >>> search.choose(Setting(rank=0)).setting.rank, search.fit_to_others().rank, int(search.held_out.sum())
+    (1, 1, 100)
+    """
 
     def __init__(
         self,
         panel: PanelLike,
-        scales: Array | None,
+        candidates: Candidates,
         rng: np.random.Generator,
-        progress: Progress | None,
-        checkpoint: Checkpoint,
+        progress: Progress | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         if not enough_rows(panel):
             raise InputError(f"fewer than {2 * FOLDS} rows have two entries: too few to hold some out")
         used = np.flatnonzero((panel.row_weights > 0) & (panel.row_counts > 0))
-        self.panel, self.scales, self.progress, self.checkpoint = panel, scales, progress, checkpoint
+        self.panel, self.candidates = panel, candidates
+        self.progress, self.checkpoint = progress, checkpoint or Checkpoint()
         self.seed = int(rng.integers(2**31))
         fold = np.full(panel.n_rows, -1)
         fold[used] = rng.permutation(len(used)) % FOLDS
@@ -208,17 +210,66 @@ class _Search:
         rows = np.concatenate(self.folds)
         self.weights, self.counts = panel.row_weights[rows], panel.row_counts[rows]
         self.scores: dict[Setting, Array] = {}  # of these rows, in this order: sums of log scores and of e²
+        self.fits: dict[tuple[Setting, int], Fit] = {}  # of the best setting so far with each kind of scales, by fold
+        self.chosen: Setting | None = None
+        self.own: dict[int, Array] = {}  # scales of columns in units of their own, by the fold that is left out
         scored = np.where((fold >= 0) & (fold < folds), panel.row_weights, 0.0)
         self.limits: tuple[float, float] | None = None  # of what an entry scores, from the first setting
         self.most = 0.0  # cost of all that may be tried, and of what follows the search
-        unit = 1.0 if scales is None else engine_for(panel).array(scales)
-        self.negligible = NOISE_FLOOR * column_sums(panel, column_means(panel), unit, weights=scored).mean_square
+        self.common = common_scales(panel) if "common" in candidates.scales else None
+        self.units = np.ones(panel.n_columns) if self.common is None else self.common
+        if self.common is None and "own" in candidates.scales:
+            self.units = column_scales(panel)
+        array = engine_for(panel).array
+        sums = column_sums(panel, column_means(panel), array(self.units), weights=scored)
+        self.negligible = NOISE_FLOOR * sums.mean_square
+
+    def choose(self, setting: Setting, rule: Rule = "best") -> Selection:
+        """What is left open chosen among the candidates, as :func:`select`."""
+        ranks, centers, diagonals = self.candidates.ranks, self.candidates.centers, self.candidates.diagonals
+        path = None if ranks is None else sorted({rank for rank in ranks if rank <= self.panel.n_columns})
+        if path == []:
+            raise InputError("no rank to choose from: all are larger than the number of columns")
+        self.most = self.cost_at_most(path or [setting.rank], len(centers), len(diagonals), path is not None)
+        best = setting if path is None else replace(setting, rank=path[0])
+        if centers:
+            low = [best.rank] if path is None else path[:3]
+            best = self.best(replace(best, center=center, rank=rank) for center in centers for rank in low)
+        if path is not None:
+            best = self.along(path, best)
+        if diagonals:
+            other = self.best(replace(best, diagonal=diagonal) for diagonal in diagonals)
+            if path is not None and other.diagonal != best.diagonal and self.improves(other, best, 1.0):
+                other = self.along(path[path.index(best.rank) :], other)
+            best = other
+        if centers:
+            best = self.best(replace(best, center=center) for center in centers)
+        if self.common is not None and self.improves(other := replace(best, scale="common"), best, EARNED):
+            best = other
+            if path is not None:
+                self.score(replace(best, rank=path[0]))
+                best = self.along(path[path.index(best.rank) :], best, patience=1)
+        return self.selection(best, rule, path is not None, centers or (setting.center,))
+
+    @property
+    def held_out(self) -> Array:
+        """Which rows the first fold holds out."""
+        rows = np.zeros(self.panel.n_rows, dtype=bool)
+        rows[self.folds[0]] = True
+        return rows
+
+    def fit_to_others(self) -> RowSpace:
+        """What was chosen, fitted to the rows that the first fold does not hold out."""
+        assert self.chosen is not None
+        fit = self.fits.get((self.chosen, 0)) or self._fitted(self.chosen, 0)
+        return fit.row_space
 
     def cost_at_most(self, path: list[int], centers: int, diagonals: int, along: bool) -> float:
         """Of a search, and of the fits that follow it."""
         low = centers * sum(map(cost, path[:3]))
         whole = sum(map(cost, path)) * max(diagonals, 1) if along else diagonals * cost(path[-1])
-        return len(self.folds) * (low + whole + centers * cost(path[-1])) + LATER * cost(path[-1])
+        units = (self.common is not None) * cost(path[-1])
+        return len(self.folds) * (low + whole + centers * cost(path[-1]) + units) + LATER * cost(path[-1])
 
     def score(self, setting: Setting) -> float:
         """The mean log score of a setting over held-out entries, rows by their weights."""
@@ -227,13 +278,21 @@ class _Search:
             self.most = max(self.most - own, LATER * cost(setting.rank))
             begin(self.progress, f"trying rank {setting.rank}", own, self.most)
             self.scores[setting] = self._bounded([self._scored(setting, fold) for fold in range(len(self.folds))])
+            alike = [one for one in self.scores if one.scale == setting.scale]
+            best = max(alike, key=lambda one: self._mean(self.scores[one][:, 0]))
+            for one, fold in [key for key in self.fits if key[0].scale == setting.scale and key[0] != best]:
+                del self.fits[one, fold]
         return float(self._mean(self.scores[setting][:, 0]))
 
     def best(self, settings: Iterable[Setting]) -> Setting:
         """The one that scores best; of equals, the first."""
         return max(settings, key=self.score)
 
-    def along(self, path: list[int], setting: Setting) -> Setting:
+    def improves(self, other: Setting, one: Setting, errors: float) -> bool:
+        """Whether a setting scores better than one by more than so many standard errors."""
+        return self.score(other) - self.score(one) > errors * self._standard_error(other, one)
+
+    def along(self, path: list[int], setting: Setting, patience: int = PATIENCE) -> Setting:
         """The best rank of a path that ends when nothing has improved for a while."""
         best, behind = replace(setting, rank=path[0]), 0
         self.score(best)
@@ -244,38 +303,48 @@ class _Search:
             gain = self.score(one) - self.score(best)
             behind = 0 if gain > self._standard_error(one, best) else behind + 1
             best = one if gain > 0 else best
-            if behind == PATIENCE:
+            if behind == patience:
                 break
         return best
 
-    def selection(self, rule: Rule, rank_is_open: bool, centers: Iterable[Center]) -> Selection:
-        """The choice among all that was scored, guarded by means and row effects alone."""
+    def selection(self, best: Setting, rule: Rule, rank_is_open: bool, centers: Iterable[Center]) -> Selection:
+        """The choice among all that was scored in the same units, guarded by means and row effects alone."""
         ordered = sorted(self.scores, key=self.score, reverse=True)
-        errors = {one: self._standard_error(one, ordered[0]) for one in ordered}
+        eligible = [one for one in ordered if one.scale == best.scale]
+        best = eligible[0]
+        errors = {one: self._standard_error(one, best) for one in ordered}
 
         def close(one: Setting) -> bool:
             allowed = EARNED if one.rank == 0 else CLOSE[rule]
-            return self.score(ordered[0]) - self.score(one) <= allowed * errors[one]
+            return self.score(best) - self.score(one) <= allowed * errors[one]
 
         def trial(one: Setting) -> Trial:
             rmse = float(np.sqrt(self._mean(self.scores[one][:, 1])))
-            return Trial(one.rank, one.center, one.diagonal, self.score(one), errors[one], rmse, one == chosen)
+            said = (one.rank, one.center, one.diagonal, self.score(one), errors[one], rmse, one == chosen, one.scale)
+            return Trial(*said)
 
-        chosen = min(filter(close, ordered), key=lambda one: one.rank)
+        chosen = min(filter(close, eligible), key=lambda one: one.rank)
         if chosen.rank > 0:
             simple = min((replace(chosen, rank=0, center=center) for center in centers), key=self._mean_square)
             if self._predicts_worse(chosen, simple):
                 rmse = [float(np.sqrt(self._mean_square(setting))) for setting in (chosen, simple)]
+                units = ", in units of the columns' scales" if self._of == "scales" else ""
                 warn(
                     f"rank {chosen.rank} predicts held-out entries worse than means and row effects alone (RMSE "
-                    f"{rmse[0]:.4g} and {rmse[1]:.4g}, in units of the columns' scales): "
+                    f"{rmse[0]:.4g} and {rmse[1]:.4g}{units}): "
                     + ("rank 0 is taken" if rank_is_open else "rank=0 would predict better")
                 )
                 if rank_is_open:
                     chosen = simple
                     ordered = sorted({*ordered, simple}, key=self.score, reverse=True)
-                    errors[simple] = self._standard_error(simple, ordered[0])
-        return Selection(self._refined_as_long_as_it_helps(chosen), tuple(map(trial, ordered)))
+                    errors[simple] = self._standard_error(simple, best)
+        self.chosen = chosen
+        return Selection(self._refined_as_long_as_it_helps(chosen), tuple(map(trial, ordered)), self._of)
+
+    @property
+    def _of(self) -> Literal["values", "scales"]:
+        """What scores are of."""
+        return "values" if np.all(self.units == 1) else "scales"
 
     def _refined_as_long_as_it_helps(self, setting: Setting) -> Setting:
         """The setting with the number of passes that its final fit makes at most."""
@@ -298,18 +367,31 @@ class _Search:
         return more > EARNED * self._standard_error(setting, simple, of=1)
 
     def _scored(self, setting: Setting, fold: int, passes: int = SEARCH_PASSES) -> Array:
-        rows, weights, held_out = self.folds[fold], self.panel.row_weights.copy(), np.zeros(self.panel.n_rows)
-        held_out[rows], weights[rows] = weights[rows], 0.0
-        train = self.panel.with_row_weights(weights)
+        held_out = np.zeros(self.panel.n_rows)
+        held_out[self.folds[fold]] = self.panel.row_weights[self.folds[fold]]
         longer = f" {passes} passes" if passes != SEARCH_PASSES else ""
-        work = self.checkpoint.work(f"rank {setting.rank} {setting.center} {setting.diagonal} fold {fold}{longer}")
+        what = f"rank {setting.rank} {setting.center} {setting.diagonal} {setting.scale} fold {fold}{longer}"
+        work = self.checkpoint.work(what)
 
         def score() -> dict[str, Any]:
-            how = partial(fit_row_space, scales=self.scales, most_passes=passes, progress=self.progress)
-            fit = how(train, setting, self.seed, work=work)
-            return {"scores": fit.row_space.predictor.leave_one_out(self.panel, held_out)[:, :2]}
+            fit = self._fitted(setting, fold, passes, work)
+            return {"scores": fit.row_space.predictor.leave_one_out(self.panel, held_out, self.units)[:, :2]}
 
         return np.asarray(work.done(score)["scores"])
+
+    def _fitted(self, setting: Setting, fold: int, passes: int = SEARCH_PASSES, work: Work = NOWHERE) -> Fit:
+        """The rows of the other folds fitted; where fewer passes were made before, these go on."""
+        weights = self.panel.row_weights.copy()
+        weights[self.folds[fold]] = 0.0
+        train, begun = self.panel.with_row_weights(weights), self.fits.get((setting, fold))
+        if setting.scale == "own" and fold not in self.own:
+            self.own[fold] = column_scales(train)
+        scales = {"own": self.own.get(fold), "common": self.common, "none": None}[setting.scale]
+        how = partial(fit_row_space, scales=scales, most_passes=passes, begun=begun, progress=self.progress, work=work)
+        fit = how(train, setting, self.seed)
+        if begun is None:
+            self.fits[setting, fold] = fit
+        return fit
 
     def _bounded(self, scores: list[Array]) -> Array:
         """The scores of all folds, none of a row so bad that it alone decides."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from onesided.errors import InputError
 from onesided.fitting.objective.rows import Diagonal
+from onesided.fitting.scales import Scale
 from onesided.fitting.solvers.result import SolveResult
 from onesided.model.row_space import RowSpace
 from onesided.panels.panel_like import AnyPanel, PanelLike
@@ -39,6 +40,7 @@ class Setting:
     tol: float = 1e-6
     max_passes: int = 300
     refine_passes: int = REFINE_PASSES
+    scale: Scale = "none"
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class Refinement:
 class Fit:
     """A row space, how the solver of its moment solution ended, and how its refinement did, if there was one.
 
+    ``to_go_on`` is what further passes of the refinement begin with (:mod:`onesided.fitting.refinement`).
+
     >>> from onesided import synthetic
     >>> from onesided.fitting.moment_solution import moment_solution
     >>> truth = synthetic.linear_mixture(2000, 30, 2, rng=0)
@@ -77,6 +81,7 @@ class Fit:
     row_space: RowSpace
     solve: SolveResult
     refinement: Refinement | None = None
+    to_go_on: Any = None
 
 
 def check_fittable(panel: PanelLike, rank: int = 0) -> None:

@@ -181,14 +181,15 @@ class BestLinearPredictor:
         covariance[:, self.space.n_common :, self.space.n_common :] = np.eye(q.shape[1] - self.space.n_common)
         return q, covariance
 
-    def leave_one_out(self, panel: PanelLike, weights: Array) -> Array:
+    def leave_one_out(self, panel: PanelLike, weights: Array, units: Array | None = None) -> Array:
         """For each row of positive weight, in order, sums over its entries, each predicted from the others.
 
-        Of values in units of their columns' scales:
+        Of values in ``units``, the columns' scales where not given:
         the log score, e², e²/s², its square, and the overlap (:func:`onesided.kernels.reference.leave_one_out`).
         """
         engine = engine_for(panel, weights)
-        return host(engine.leave_one_out(self.columns_on(engine)))
+        columns = self.columns_on(engine) if units is None else self._prepared(engine, units)
+        return host(engine.leave_one_out(columns))
 
     def _solved(self, panel: Panel) -> tuple[Array, Array, Array]:
         """q and S of every row, and what the row's standard deviations are multiplied with.
@@ -213,13 +214,15 @@ class BestLinearPredictor:
         """
         if engine.device_key not in self._brought:
             self._brought.clear()
-            space = self.space
-            mean, unit = engine.array(space.mean), engine.array(space.units)
-            loadings = engine.array(space.loadings) / unit[:, None]
-            noise = engine.array(space.noise_variance) / unit / unit
-            spread = None if space.spread is None else engine.array(space.spread) / (unit * unit)[:, None]
-            self._brought[engine.device_key] = engine.prepare_columns(mean, loadings, noise, spread, unit, exact=True)
+            self._brought[engine.device_key] = self._prepared(engine, self.space.units)
         return self._brought[engine.device_key]
+
+    def _prepared(self, engine: Engine, units: Array) -> Columns:
+        space, unit = self.space, engine.array(units)
+        loadings = engine.array(space.loadings) / unit[:, None]
+        noise = engine.array(space.noise_variance) / unit / unit
+        spread = None if space.spread is None else engine.array(space.spread) / (unit * unit)[:, None]
+        return engine.prepare_columns(engine.array(space.mean), loadings, noise, spread, unit, exact=True)
 
     @cached_property
     def _brought(self) -> dict[Any, Columns]:

@@ -141,9 +141,10 @@ def scored_by(monkeypatch, score):
         counts = self.panel.row_counts[rows]
         log, square = score(setting.rank, passes)
         little = 1e-3 * np.cos(rows)  # the same in all settings, so that differences are certain
-        return np.column_stack([counts * (log + little), counts * (square + little)])
+        without_factor = log - (setting.rank > 0)
+        return counts[:, None] * (np.array([log, square, without_factor]) + little[:, None])
 
-    monkeypatch.setattr(selection._Search, "_scored", scored)
+    monkeypatch.setattr(selection.Search, "_scored", scored)
 
 
 @pytest.mark.parametrize(("given", "taken"), [(None, 0), (2, 2)])

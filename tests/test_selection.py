@@ -40,7 +40,7 @@ def test_the_path_is_kept(model):
     assert {one.center for one in trials} == {"columns", "both"}
     assert {one.diagonal for one in trials} == {"free", "fit"}
     text = str(model.selection_)
-    assert text.splitlines()[0].split() == ["rank", "center", "diagonal", "score", "±", "se", "rmse"]
+    assert text.splitlines()[0].split() == ["rank", "center", "diagonal", "scale", "score", "±", "se", "rmse"]
     assert text.count("chosen") == 1
 
 

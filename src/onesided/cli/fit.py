@@ -303,7 +303,7 @@ def _units(model: OneSidedCompletion, as_json: bool) -> dict[str, Any]:
 
     units = Units.of(model.scales_, model.column_ids_)
     if as_json:
-        held_out = "values" if model.row_space_.scales is None else "scales"
+        held_out = None if model.selection_ is None else model.selection_.units
         in_units = {"held_out": held_out, "variances": "scales" if units.own else "values"}
         return {"units": units.to_dict() | in_units}
     return {"units": f"{units.sentence()}; variances below are in squares of them"} if units.own else {}
@@ -351,7 +351,7 @@ def _held_out(model: OneSidedCompletion, as_json: bool) -> dict[str, Any]:
     if model.selection_ is None:
         return {}
     chosen = next(trial for trial in model.selection_.trials if trial.chosen)
-    scaled = model.row_space_.scales is not None and not as_json
+    scaled = model.selection_.units == "scales" and not as_json
     return {
         "settings_tried": len(model.selection_.trials),
         "held_out_log_score": chosen.score,

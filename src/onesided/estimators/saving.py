@@ -102,7 +102,8 @@ def stored_selection(stored: dict[str, Any] | None) -> Selection | None:
     """A selection from what JSON has of it."""
     if stored is None:
         return None
-    return Selection(Setting(**stored["setting"]), tuple(Trial(**trial) for trial in stored["trials"]))
+    trials = tuple(Trial(**trial) for trial in stored["trials"])
+    return Selection(**(stored | {"setting": Setting(**stored["setting"]), "trials": trials}))
 
 
 def stored_account(stored: dict[str, Any] | None) -> Account | None:

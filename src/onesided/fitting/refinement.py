@@ -1,7 +1,7 @@
 """Variational passes: the moment solution refined, with rows integrated out and every variance estimated.
 
     v_uj = c_j + s_j a_u + x_jᵀq_u + ε,   var ε = ψ_j,   a ~ N(0, τ²),   q ~ N(0, I),
-    (t_j (c_j − level)/s_j, x_j/u_j) ~ N(m, Σ)
+    (t_j (c_j − p_j level)/s_j, x_j/u_j) ~ N(m, Σ)
 
 with s_j the columns' scales (:mod:`onesided.fitting.scales`). All is computed in units of s_j.
 
@@ -38,7 +38,7 @@ from onesided.engines.cpu import chunks
 from onesided.engines.engine import engine_for
 from onesided.engines.threads import single_blas_thread
 from onesided.fitting.moment_solution import NOISE_FLOOR
-from onesided.fitting.scales import excesses
+from onesided.fitting.scales import Deviations, excesses
 from onesided.fitting.setting import REFINE_PASSES, Center, Fit, Refinement
 from onesided.fitting.solvers.result import Progress
 from onesided.kernels.bundles import Columns, Prior, Sums
@@ -53,16 +53,18 @@ from onesided.storage.checkpoint import NOWHERE, Work
 Refine = Literal["auto", "none", "variational"]
 
 TOLERANCE = 1e-3  # of means in standard deviations, and of the low-rank part: it ends where a pass changes less
-NOISE_ENTRIES, NOISE_ENTRIES_PER_RANK = 18.0, 1.8  # what the mean noise counts for beside a column's own
+NOISE_ENTRIES, NOISE_ENTRIES_PER_DIRECTION = 18.0, 1.8  # what the mean noise counts for beside a column's own
 NOISE_PASSES = 5  # that only find each column's own noise, where all weighed alike before
 START_NOISE = 0.1  # of the variance, at least: noise that starts too low takes many passes to rise
 START_VARIANCE = 0.05  # of the variance: a prior variance for directions that the start leaves empty
 POWERS = (0.0, 0.25, 0.5)  # of ψ_j, in what loadings are measured in by their prior: units s_j to √ψ_j
 LEAST_EVIDENCE = 1e-6  # nats by which a power must be better than one before it
 FAR = 9.0  # squared standard deviations of centers: one further away does not widen the prior of all
+SAME_UNIT = 1e-9  # difference of the logarithms of scales that are powers of ten up to rounding
 LEVELLING = 5  # rounds in which that is found
-MOVING_THERE = ("center", "loadings", "spread", "noise", "tightness")  # what a pass changes of columns, where it runs,
-MOVING_HERE = ("row_mean", "row_covariance", "prior_mean", "prior_covariance", "level", "mean_noise")  # and on the host
+# What a pass changes of columns, where it runs, and on the host
+MOVING_THERE = ("center", "loadings", "spread", "noise", "tightness")
+MOVING_HERE = ("row_mean", "row_covariance", "prior_mean", "prior_covariance", "level", "directions", "mean_noise")
 MEMORY = 1 << 29  # bytes beyond which "auto" leaves the moment solution as it is
 
 
@@ -163,6 +165,12 @@ def _related(covariance: Array, n: int) -> bool:
     return bool(-n * np.log(unexplained) > (len(covariance) - 1) * np.log(n))
 
 
+def _known(covariance: Array, spread: Array, first: int) -> float:
+    """In how many directions columns are known: r − tr(Σ⁻¹V̄), of their covariance and of what is not known of each."""
+    prior, unknown = covariance[first:, first:], spread[first:, first:]
+    return len(prior) - float(np.trace(np.linalg.solve(prior, unknown)))
+
+
 class Rows:
     """The rows that count, and what can be said of them before the first pass.
 
@@ -178,18 +186,29 @@ class Rows:
         size = float(np.sqrt(own.mean_square))
         self.unit, self.counts, self.placed = unit * size, own.counts, own.beside > 0
         self.units = array(self.unit * s)
+        common, self.of_one_unit = s, scales is None
+        if scales is not None:
+            found = Deviations(host(own.counts), host(own.squares) * s**2, host(own.fourths), mean, unit)
+            if (prefixes := found.prefixes) is not None:
+                common = 10.0**prefixes
+                self.of_one_unit = bool(np.ptp(np.log(s / common)) < SAME_UNIT)
+        self.common = array(self.unit * common)
         if size > 0:
             own = own.in_units_of(size)
             excess, self.typical = excesses(*map(host, (own.squares, own.fourths, own.counts)))
             self.excess = array(excess)
 
-    def noise(self, residual: Any, rank: int) -> Any:
-        """ψ_j from the columns' sums of expected squared residuals, in units of ``units``."""
+    def noise(self, residual: Any, directions: float | None) -> Any:
+        """ψ_j from the columns' sums of expected squared residuals, in units of ``units``.
+
+        They are pulled to their mean; with no factor (``directions`` None) and one unit for all columns, as far as they
+        do not differ by more than chance.
+        """
         level = float(residual.sum() / self.counts.sum())
         if not level > 0:
             return namespace(residual).zeros_like(residual)
-        k = NOISE_ENTRIES + NOISE_ENTRIES_PER_RANK * rank
-        if rank == 0:  # with a factor, expected residuals differ less between columns than their noise does
+        k = NOISE_ENTRIES + NOISE_ENTRIES_PER_DIRECTION * (directions or 0.0)
+        if directions is None and self.of_one_unit:
             k = shrinkage(self.typical, self._between(residual / level), k)
         overlap = self.counts * self.excess / self.typical  # an entry of a column of heavy tails tells less
         return level * shrunk(residual / level, self.counts, k, overlap=overlap)
@@ -221,7 +240,8 @@ class _Columns:
     """The posterior of the columns: coordinates (c_j, y_j), y_j = (τ, x_j) or x_j, of which some are ``free``."""
 
     center: Any
-    units: Any  # of all but the center
+    units: Any  # s_j, of all but the center
+    common: Any  # p_j
     loadings: Any
     spread: Any  # V_j over (c_j, y_j), lower halves, in the precision of the panel
     noise: Any
@@ -230,7 +250,8 @@ class _Columns:
     row_covariance: Array  # Λ
     prior_mean: Array
     prior_covariance: Array
-    level: float  # of the centers, in the unit of the values
+    level: float  # of the centers over p_j
+    directions: float  # in which the columns' loadings are known
     tightness: Any  # t_j and 1/u_j
     mean_noise: float
     floor: float
@@ -249,6 +270,7 @@ class _Columns:
         columns = cls(
             array(start.mean),
             rows.units,
+            rows.common,
             loadings,
             like(rows.counts, np.zeros((d, (k + 1) * (k + 2) // 2), rows.engine.dtype)),
             noise.clip(START_NOISE),
@@ -257,6 +279,7 @@ class _Columns:
             np.eye(k),
             np.zeros(0),
             np.zeros((0, 0)),
+            0.0,
             0.0,
             array(np.ones((d, 2))),
             max(float(rows.counts @ noise / rows.counts.sum()), START_NOISE),
@@ -303,7 +326,7 @@ class _Columns:
             center=self.center + self.units * at[:, 0],
             loadings=self.xp.asarray(at[:, 1:], copy=True),
             spread=spread,
-            noise=rows.noise(residual, self.rank).clip(self.floor),
+            noise=rows.noise(residual, self.directions if self.rank else None).clip(self.floor),
             mean_noise=mean_noise,
             row_mean=shift,
             row_covariance=moments[1:, 1:] - np.outer(shift, shift),
@@ -323,8 +346,8 @@ class _Columns:
 
     @property
     def deviations(self) -> Any:
-        """t_j (c_j − level) / s_j, which the prior of centers is about."""
-        return self.tightness[:, 0] * (self.center - self.level) / self.units
+        """t_j (c_j − p_j level)/s_j, which the prior of centers is about."""
+        return self.tightness[:, 0] * (self.center - self.common * self.level) / self.units
 
     def with_own_noise(self, rows: Rows) -> _Columns:
         """The same columns with the noise that each has when each is weighed by its own."""
@@ -335,7 +358,7 @@ class _Columns:
         moments = sums.second[:, : len(a)] * twice
         residual = sums.squares - 2 * (at * sums.first[:, : at.shape[1]]).sum(1)
         residual += (moments * (at[:, a] * at[:, c] + self.spread)).sum(1)
-        noise = rows.noise(residual, self.rank).clip(self.floor)
+        noise = rows.noise(residual, None).clip(self.floor)
         spread = self.xp.asarray(self.spread, copy=True)
         if self.free[0]:
             prior = self.tightness[:, 0] ** 2 / self.prior_covariance[0, 0]
@@ -361,7 +384,8 @@ class _Columns:
             bound = -0.5 * n * float(np.linalg.slogdet(covariance)[1]) - self.rank * power * logs
             if bound > evidence + LEAST_EVIDENCE:
                 covariance[diagonal] += least
-                best = replace(one, prior_mean=host(at.mean(0)), prior_covariance=covariance)
+                known = _known(covariance, spread[np.ix_(self.free, self.free)], int(self.free[0]))
+                best = replace(one, prior_mean=host(at.mean(0)), prior_covariance=covariance, directions=known)
                 evidence = bound
         return best
 
@@ -386,15 +410,14 @@ class _Columns:
         return [from_half(of[kind, np.arange(len(kind))]) for of in total.reshape(-1, 3, total.shape[1])]
 
     def _levelled(self, seen: Any) -> _Columns:
-        """With the level of centers and t_j² = min(1, 9ω²/q_j), q_j = E[(c_j − level)²]/s_j², ω² = mean of t_j² q_j."""
+        """With the level of centers and t_j² = min(1, 9ω²/q_j): q_j = E[(c_j − p_j level)²]/s_j², ω² = mean t_j²q_j."""
         if not self.free[0]:
             return self
-        center, units, spread = self.center[seen], self.units[seen], self.spread[seen, 0]
-        weight = self.tightness[seen, 0] ** 2
+        center, common = self.center[seen] / self.units[seen], self.common[seen] / self.units[seen]
+        spread, weight = self.spread[seen, 0], self.tightness[seen, 0] ** 2
         for _ in range(LEVELLING):
-            precision = weight * (units.min() / units) ** 2
-            level = float((precision * center).sum() / precision.sum())
-            squares = ((center - level) / units) ** 2 + spread
+            level = float((weight * common * center).sum() / (weight * common**2).sum())
+            squares = (center - common * level) ** 2 + spread
             width = float((weight * squares).mean())
             weight = FAR * width / squares.clip(FAR * width) if width > 0 else weight
         tightness = self.xp.asarray(self.tightness, copy=True)

@@ -65,8 +65,13 @@ CONSTANT = 1e-12  # of a column's mean: a smaller deviation is rounding
 
 
 @dataclass(frozen=True, eq=False)
-class _Deviations:
-    """What the columns' values are around their means: sums in units of one value for all."""
+class Deviations:
+    """What the columns' values are around their means: sums in units of one value for all.
+
+    >>> found = Deviations(np.full(2, 100.0), np.array([1.0, 9.0]), np.array([3.0, 27.0]), np.zeros(2), 1.0)
+    >>> found.varies, found.prefixes is None
+    (array([ True,  True]), True)
+    """
 
     counts: Array
     squares: Array
@@ -75,7 +80,8 @@ class _Deviations:
     unit: float
 
     @classmethod
-    def of(cls, panel: PanelLike) -> _Deviations:
+    def of(cls, panel: PanelLike) -> Deviations:
+        """Of a panel."""
         engine = engine_for(panel)
         mean = engine.column_means()
         unit = max(engine.largest_value(), float(abs(mean).max())) or 1.0
@@ -94,6 +100,23 @@ class _Deviations:
     def varies(self) -> Array:
         """Which columns have a variance that is more than rounding."""
         return np.asarray((self.freedom > 0) & (self.variance > (CONSTANT * self.mean / self.unit) ** 2))
+
+    @property
+    def prefixes(self) -> Array | None:
+        """The powers of ten by which columns of a common unit differ; None where columns show that they have none."""
+        telling = self.varies & (self.counts >= TELLING)
+        powers = np.zeros(len(self.counts))
+        if telling.any():
+            logs = np.log10(self.variance[telling]) / 2
+            middle = np.angle(np.exp(2j * np.pi * logs).sum()) / (2 * np.pi)
+            whole = np.rint(logs - middle)
+            if np.sqrt(np.mean((logs - middle - whole) ** 2)) > ONE_UNIT:
+                return None
+            if np.ptp(whole) > 0:
+                if (self.counts[~telling] > 0).any():
+                    return None
+                powers[telling] = whole - whole[0]
+        return powers
 
     def relative(self, logs: Array) -> Array:
         """Scales by the logarithms of their squares, with a geometric mean over entries of one."""
@@ -118,7 +141,7 @@ def column_scales(panel: PanelLike) -> Array:
     >>> column_scales(Panel.from_dense(values * [1, 1, 1, 1, 100])).round(2)
     array([ 0.37,  0.39,  0.39,  0.44, 40.3 ])
     """
-    found = _Deviations.of(panel)
+    found = Deviations.of(panel)
     counts, mean, varies = found.counts, found.mean, found.varies
     excess, _ = excesses(np.where(varies, found.squares, 0.0), found.fourths, counts)
     nu = np.where(varies, 2 * found.freedom / excess, 2.0)
@@ -147,20 +170,8 @@ def common_scales(panel: PanelLike) -> Array | None:
     >>> common_scales(Panel.from_dense(values * [1, 2, 4, 8])) is None
     True
     """
-    found = _Deviations.of(panel)
-    telling = found.varies & (found.counts >= TELLING)
-    prefixes = np.zeros(len(found.counts))
-    if telling.any():
-        logs = np.log10(found.variance[telling]) / 2
-        middle = np.angle(np.exp(2j * np.pi * logs).sum()) / (2 * np.pi)
-        whole = np.rint(logs - middle)
-        if np.sqrt(np.mean((logs - middle - whole) ** 2)) > ONE_UNIT:
-            return None
-        if np.ptp(whole) > 0:
-            if (found.counts[~telling] > 0).any():
-                return None
-            prefixes[telling] = whole - whole[0]
-    return found.relative(2 * np.log(10.0) * prefixes)
+    found = Deviations.of(panel)
+    return None if found.prefixes is None else found.relative(2 * np.log(10.0) * found.prefixes)
 
 
 def excesses(squares: Array, fourths: Array, counts: Array) -> tuple[Array, float]:

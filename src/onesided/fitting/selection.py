@@ -209,12 +209,13 @@ class Search:
         self.folds = [np.flatnonzero(fold == k) for k in range(folds)]
         rows = np.concatenate(self.folds)
         self.weights, self.counts = panel.row_weights[rows], panel.row_counts[rows]
-        self.scores: dict[Setting, Array] = {}  # of these rows, in this order: sums of log scores and of e²
+        # Of these rows, in this order: sums of log scores, of e², and of log scores as if nothing were known of the row
+        self.scores: dict[Setting, Array] = {}
         self.fits: dict[tuple[Setting, int], Fit] = {}  # of the best setting so far with each kind of scales, by fold
         self.chosen: Setting | None = None
         self.own: dict[int, Array] = {}  # scales of columns in units of their own, by the fold that is left out
         scored = np.where((fold >= 0) & (fold < folds), panel.row_weights, 0.0)
-        self.limits: tuple[float, float] | None = None  # of what an entry scores, from the first setting
+        self.lowest: float | None = None  # that an entry of a row scores, from the first setting
         self.most = 0.0  # cost of all that may be tried, and of what follows the search
         self.common = common_scales(panel) if "common" in candidates.scales else None
         self.units = np.ones(panel.n_columns) if self.common is None else self.common
@@ -239,9 +240,8 @@ class Search:
             best = self.along(path, best)
         if diagonals:
             other = self.best(replace(best, diagonal=diagonal) for diagonal in diagonals)
-            if path is not None and other.diagonal != best.diagonal and self.improves(other, best, 1.0):
-                other = self.along(path[path.index(best.rank) :], other)
-            best = other
+            if self.improves(other, best, 1.0):
+                best = other if path is None else self.along(path[path.index(best.rank) :], other)
         if centers:
             best = self.best(replace(best, center=center) for center in centers)
         if self.common is not None and self.improves(other := replace(best, scale="common"), best, EARNED):
@@ -310,18 +310,18 @@ class Search:
     def selection(self, best: Setting, rule: Rule, rank_is_open: bool, centers: Iterable[Center]) -> Selection:
         """The choice among all that was scored in the same units, guarded by means and row effects alone."""
         ordered = sorted(self.scores, key=self.score, reverse=True)
-        eligible = [one for one in ordered if one.scale == best.scale]
+        comparable = [one for one in ordered if one.scale == best.scale]
+        eligible = [*filter(self._earned, comparable)] if rank_is_open else comparable
         best = eligible[0]
-        errors = {one: self._standard_error(one, best) for one in ordered}
 
         def close(one: Setting) -> bool:
-            allowed = EARNED if one.rank == 0 else CLOSE[rule]
-            return self.score(best) - self.score(one) <= allowed * errors[one]
+            return not self.improves(best, one, EARNED if one.rank == 0 else CLOSE[rule])
 
         def trial(one: Setting) -> Trial:
-            rmse = float(np.sqrt(self._mean(self.scores[one][:, 1])))
-            said = (one.rank, one.center, one.diagonal, self.score(one), errors[one], rmse, one == chosen, one.scale)
-            return Trial(*said)
+            rmse, behind = np.sqrt(self._mean_square(one)), self._standard_error(one, ordered[0])
+            return Trial(
+                one.rank, one.center, one.diagonal, self.score(one), behind, float(rmse), one == chosen, one.scale
+            )
 
         chosen = min(filter(close, eligible), key=lambda one: one.rank)
         if chosen.rank > 0:
@@ -337,7 +337,6 @@ class Search:
                 if rank_is_open:
                     chosen = simple
                     ordered = sorted({*ordered, simple}, key=self.score, reverse=True)
-                    errors[simple] = self._standard_error(simple, best)
         self.chosen = chosen
         return Selection(self._refined_as_long_as_it_helps(chosen), tuple(map(trial, ordered)), self._of)
 
@@ -355,6 +354,11 @@ class Search:
         if self._mean(longer[:, 1]) < self._mean_square(setting):
             return setting
         return replace(setting, refine_passes=SEARCH_PASSES)
+
+    def _earned(self, setting: Setting) -> bool:
+        """Whether what a row's other entries say of its factor coordinates improves the score; of rank 0, yes."""
+        gain = self.scores[setting][:, 0] - self.scores[setting][:, 2]
+        return setting.rank == 0 or self._mean(gain) > EARNED * self._error_of_mean(gain)
 
     def _mean_square(self, setting: Setting) -> float:
         """The mean over held-out entries of e²."""
@@ -374,8 +378,12 @@ class Search:
         work = self.checkpoint.work(what)
 
         def score() -> dict[str, Any]:
-            fit = self._fitted(setting, fold, passes, work)
-            return {"scores": fit.row_space.predictor.leave_one_out(self.panel, held_out, self.units)[:, :2]}
+            space = self._fitted(setting, fold, passes, work).row_space
+            found = space.predictor.leave_one_out(self.panel, held_out, self.units)
+            bare = found
+            if space.rank:
+                bare = space.without_factor.predictor.leave_one_out(self.panel, held_out, self.units)
+            return {"scores": np.column_stack([found[:, :2], bare[:, 0]])}
 
         return np.asarray(work.done(score)["scores"])
 
@@ -394,23 +402,22 @@ class Search:
         return fit
 
     def _bounded(self, scores: list[Array]) -> Array:
-        """The scores of all folds, none of a row so bad that it alone decides."""
-        found = np.concatenate(scores)
-        counts = np.maximum(self.counts, 1)[:, None]
-        if self.limits is None:
-            middle = np.median((found / counts)[self.counts > 0], axis=0)
-            self.limits = (float(middle[0]) - WORST, 2 * WORST * float(middle[1]))
-        lowest, largest = self.limits
-        each = found / counts
-        return np.asarray(counts * np.column_stack([each[:, 0].clip(lowest), each[:, 1].clip(max=largest)]))
+        """The scores of all folds, no log score of a row so bad that it alone decides."""
+        found, counts = np.concatenate(scores), np.maximum(self.counts, 1)
+        if self.lowest is None:
+            self.lowest = float(np.median((found[:, 0] / counts)[self.counts > 0])) - WORST
+        found[:, ::2] = found[:, ::2].clip(self.lowest * counts[:, None])
+        return found
 
     def _mean(self, sums: Array) -> float:
         return float(self.weights @ sums) / float(self.weights @ self.counts)
 
     def _standard_error(self, one: Setting, other: Setting, of: int = 0) -> float:
         """Of the difference in mean score, or with ``of=1`` in mean e², rows being independent."""
-        difference = self.scores[one][:, of] - self.scores[other][:, of]
-        residual = self.weights * (difference - self._mean(difference) * self.counts)
+        return self._error_of_mean(self.scores[one][:, of] - self.scores[other][:, of])
+
+    def _error_of_mean(self, sums: Array) -> float:
+        residual = self.weights * (sums - self._mean(sums) * self.counts)
         return float(np.sqrt(np.sum(residual**2)) / (self.weights @ self.counts))
 
 

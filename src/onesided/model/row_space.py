@@ -166,6 +166,22 @@ class RowSpace:
             raise InputError("this row space was fitted only to be scored: nothing was measured of its columns")
         return self.measured
 
+    @property
+    def without_factor(self) -> RowSpace:
+        """What it says of a row of which nothing is known but its effect: the factor's share of an entry is noise.
+
+        >>> space = RowSpace(np.zeros(2), np.array([[1.0], [2.0]]), np.full(2, 0.5)).without_factor
+        >>> space.rank, space.noise_variance
+        (0, array([1.5, 4.5]))
+        """
+        k = 1 + self.n_common
+        return replace(
+            self,
+            factor=self.factor[:, :0],
+            noise_variance=self.noise_variance + (self.factor**2).sum(axis=1) + self.spread_traces,
+            spread=None if self.spread is None else self.spread[:, : k * (k + 1) // 2],
+        )
+
     def measured_on(self, panel: PanelLike, measured: Measured | None = None) -> RowSpace:
         """The same row space with what a panel measures of its columns, and with their ids."""
         return replace(self, measured=measured or Measured.from_panel(panel), column_ids=panel.given_column_ids)

@@ -12,13 +12,18 @@ from onesided.report.svg import FIRST, INK, MUTED, SECOND, drawn, few_numbers
 
 CENTERS = {"none": "no means", "columns": "column means", "both": "column means and row effects"}
 DIAGONALS = {"free": "diagonal free", "fit": "diagonal fitted"}
+SCALES = {"own": "columns in their own units", "common": "columns in a common unit", "none": "columns as they are"}
 
 
 def held_out_curve(trials: tuple[Trial, ...]) -> str:
     """The score of every setting against its rank, with the reading of it."""
     chosen = next(trial for trial in trials if trial.chosen)
     kinds = sorted({_kind(trial) for trial in trials}, key=lambda kind: (kind != _kind(chosen), kind))
+    scales_differ = len({trial.scale for trial in trials}) > 1
     best = trials[0]
+
+    def label(center: str, diagonal: str, scale: str) -> str:
+        return f"{CENTERS[center]}, {DIAGONALS[diagonal]}" + (f", {SCALES[scale]}" if scales_differ else "")
 
     def draw(axis: Any) -> None:
         for k, kind in enumerate(kinds):
@@ -30,7 +35,7 @@ def held_out_curve(trials: tuple[Trial, ...]) -> str:
                 markersize=3.5,
                 linewidth=1.4 if k == 0 else 0.9,
                 linestyle=("-", "--", ":", "-.")[k % 4],
-                label=f"{CENTERS[kind[0]]}, {DIAGONALS[kind[1]]}",
+                label=label(*kind),
             )
         axis.plot(chosen.rank, chosen.score, "o", markersize=9, fillstyle="none", color=INK, label="chosen")
         axis.set(xlabel="rank", ylabel="held-out log score (nats)")
@@ -61,6 +66,7 @@ def settings_tried(selection: Selection) -> str:
             str(trial.rank),
             trial.center,
             trial.diagonal,
+            trial.scale,
             fixed(trial.score, 4),
             fixed(trial.standard_error, 4),
             fixed(trial.rmse, places),
@@ -68,10 +74,11 @@ def settings_tried(selection: Selection) -> str:
         for trial in selection.trials
     ]
     chosen = next(k for k, trial in enumerate(selection.trials) if trial.chosen)
-    head = ["rank", "center", "diagonal", "log score", "± to best", "RMSE"]
+    rmse = "RMSE" if selection.units == "values" else "RMSE, in scales"
+    head = ["rank", "center", "diagonal", "scale", "log score", "± to best", rmse]
     title = f"{counted(len(rows), 'setting')} tried, best first; the one chosen stands out"
-    return table(title, head, rows, numbers=[0, 3, 4, 5], chosen=chosen)
+    return table(title, head, rows, numbers=[0, 4, 5, 6], chosen=chosen)
 
 
-def _kind(trial: Trial) -> tuple[str, str]:
-    return trial.center, trial.diagonal
+def _kind(trial: Trial) -> tuple[str, str, str]:
+    return trial.center, trial.diagonal, trial.scale

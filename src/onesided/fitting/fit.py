@@ -140,6 +140,8 @@ def fit(
     blend_seed, fit_seed = (int(seed) for seed in rng.integers(2**31, size=2))
     begin(progress, f"rank {setting.rank}, four fifths of the rows", cost(setting.rank), 2 * cost(setting.rank))
     blend = _blend(panel, options, search, how, blend_seed, checkpoint.work("blends"))
+    if search is not None:
+        search.forget(search.scores)
     begin(progress, f"rank {setting.rank}, all rows", 2 * cost(setting.rank), 0.0)
     result = how(panel, rng=fit_seed, work=checkpoint.work("fit"))
     if not result.solve.succeeded:
@@ -152,7 +154,7 @@ def fit(
         ended = result.refinement
         warn(
             f"refinement stopped at its limit of {counted(ended.passes, 'pass', 'passes')} before it had settled: the "
-            f"last one still changed means or low-rank part by {ended.change:.2%} (settled: {TOLERANCE:.1%}); raise "
+            f"last one still changed means or loadings by {ended.change:.2%} (settled: {TOLERANCE:.1%}); raise "
             "refine_passes to go on",
             ConvergenceWarning,
         )

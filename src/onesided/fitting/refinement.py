@@ -52,7 +52,7 @@ from onesided.storage.checkpoint import NOWHERE, Work
 
 Refine = Literal["auto", "none", "variational"]
 
-TOLERANCE = 1e-3  # of means in standard deviations, and of the low-rank part: it ends where a pass changes less
+TOLERANCE = 1e-3  # of means in standard deviations, and of loadings: it ends where a pass changes less
 NOISE_ENTRIES, NOISE_ENTRIES_PER_DIRECTION = 18.0, 1.8  # what the mean noise counts for beside a column's own
 NOISE_PASSES = 5  # that only find each column's own noise, where all weighed alike before
 START_NOISE = 0.1  # of the variance, at least: noise that starts too low takes many passes to rise
@@ -140,13 +140,13 @@ def refine(
 
 def _change(before: tuple[Any, Any], after: tuple[Any, Any]) -> float:
     """What a pass changed, the larger of two: the root mean square change of centers, in units of the values' standard
-    deviation, and ‖AAᵀ − BBᵀ‖ / ‖BBᵀ‖ of the loadings, from small products."""
+    deviation, and ‖AAᵀ − BBᵀ‖ / 2‖BBᵀ‖ of the loadings, which is their own change, however they are turned."""
     (center, A), (moved, B) = before, after
     old, new, both = map(host, (A.T @ A, B.T @ B, A.T @ B))
     size = float(np.sum(new**2))
     difference = max(float(np.sum(old**2)) + size - 2 * float(np.sum(both**2)), 0.0)
     shift = float(((moved - center) ** 2).mean())
-    return float(np.sqrt(max(shift, difference / size if size > 0 else 0.0)))
+    return float(np.sqrt(max(shift, difference / (4 * size) if size > 0 else 0.0)))
 
 
 def _root(covariance: Array) -> Array:
@@ -373,10 +373,14 @@ class _Columns:
         candidates = [columns._in_units_of_noise(power) for power in powers]
         spreads = columns._mean_spreads([one.tightness for one in candidates], seen)
         n, logs = int(seen.sum()), float(self.xp.log(self.noise[seen]).sum())
+        deviations = columns.deviations[seen][:, None][:, : int(self.free[0])]
+        loadings = self.loadings[seen][:, self.free[1:]]
         best, evidence = columns, -np.inf
         for power, one, spread in zip(powers, candidates, spreads, strict=True):
-            at = self.xp.column_stack([one.deviations, self.loadings * one.tightness[:, 1:]])[:, self.free][seen]
-            covariance = host((at - at.mean(0)).T @ (at - at.mean(0))) / n + spread[np.ix_(self.free, self.free)]
+            at = self.xp.hstack([deviations, loadings * one.tightness[seen, 1][:, None]])
+            mean = at.mean(0)
+            at -= mean
+            covariance = host(at.T @ at) / n + spread[np.ix_(self.free, self.free)]
             if self.free[0] and not _related(covariance, n):
                 covariance[0, 1:] = covariance[1:, 0] = 0.0
             diagonal = np.diag_indices_from(covariance)
@@ -385,7 +389,7 @@ class _Columns:
             if bound > evidence + LEAST_EVIDENCE:
                 covariance[diagonal] += least
                 known = _known(covariance, spread[np.ix_(self.free, self.free)], int(self.free[0]))
-                best = replace(one, prior_mean=host(at.mean(0)), prior_covariance=covariance, directions=known)
+                best = replace(one, prior_mean=host(mean), prior_covariance=covariance, directions=known)
                 evidence = bound
         return best
 

@@ -42,6 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -59,7 +60,7 @@ from onesided.fitting.solvers.result import Progress, begin
 from onesided.model.row_space import RowSpace
 from onesided.pairs.column_sums import column_means, column_sums
 from onesided.panels.panel_like import PanelLike
-from onesided.storage.checkpoint import NOWHERE, Checkpoint, Work
+from onesided.storage.checkpoint import Checkpoint, Work
 
 Rule = Literal["best", "one-standard-error"]
 
@@ -261,8 +262,13 @@ class Search:
     def fit_to_others(self) -> RowSpace:
         """What was chosen, fitted to the rows that the first fold does not hold out."""
         assert self.chosen is not None
-        fit = self.fits.get((self.chosen, 0)) or self._fitted(self.chosen, 0)
-        return fit.row_space
+        return self._fitted(self.chosen, 0).row_space
+
+    def forget(self, settings: Iterable[Setting]) -> None:
+        """Let go of the fits of settings, but not of their scores."""
+        for one, fold in product(settings, range(len(self.folds))):
+            self.fits.pop((one, fold), None)
+            self._work(one, fold).forget()
 
     def cost_at_most(self, path: list[int], centers: int, diagonals: int, along: bool) -> float:
         """Of a search, and of the fits that follow it."""
@@ -280,8 +286,7 @@ class Search:
             self.scores[setting] = self._bounded([self._scored(setting, fold) for fold in range(len(self.folds))])
             alike = [one for one in self.scores if one.scale == setting.scale]
             best = max(alike, key=lambda one: self._mean(self.scores[one][:, 0]))
-            for one, fold in [key for key in self.fits if key[0].scale == setting.scale and key[0] != best]:
-                del self.fits[one, fold]
+            self.forget(one for one in alike if one != best)
         return float(self._mean(self.scores[setting][:, 0]))
 
     def best(self, settings: Iterable[Setting]) -> Setting:
@@ -373,33 +378,38 @@ class Search:
     def _scored(self, setting: Setting, fold: int, passes: int = SEARCH_PASSES) -> Array:
         held_out = np.zeros(self.panel.n_rows)
         held_out[self.folds[fold]] = self.panel.row_weights[self.folds[fold]]
-        longer = f" {passes} passes" if passes != SEARCH_PASSES else ""
-        what = f"rank {setting.rank} {setting.center} {setting.diagonal} {setting.scale} fold {fold}{longer}"
-        work = self.checkpoint.work(what)
 
         def score() -> dict[str, Any]:
-            space = self._fitted(setting, fold, passes, work).row_space
+            space = self._fitted(setting, fold, passes).row_space
             found = space.predictor.leave_one_out(self.panel, held_out, self.units)
             bare = found
             if space.rank:
                 bare = space.without_factor.predictor.leave_one_out(self.panel, held_out, self.units)
             return {"scores": np.column_stack([found[:, :2], bare[:, 0]])}
 
-        return np.asarray(work.done(score)["scores"])
+        return np.asarray(self._work(setting, fold, passes).done(score, keep=passes == SEARCH_PASSES)["scores"])
 
-    def _fitted(self, setting: Setting, fold: int, passes: int = SEARCH_PASSES, work: Work = NOWHERE) -> Fit:
-        """The rows of the other folds fitted; where fewer passes were made before, these go on."""
+    def _fitted(self, setting: Setting, fold: int, passes: int = SEARCH_PASSES) -> Fit:
+        """The rows of the other folds fitted; more passes go on where those of the search ended."""
+        if passes == SEARCH_PASSES and (setting, fold) in self.fits:
+            return self.fits[setting, fold]
+        begun = None if passes == SEARCH_PASSES else self._fitted(setting, fold)
         weights = self.panel.row_weights.copy()
         weights[self.folds[fold]] = 0.0
-        train, begun = self.panel.with_row_weights(weights), self.fits.get((setting, fold))
+        train = self.panel.with_row_weights(weights)
         if setting.scale == "own" and fold not in self.own:
             self.own[fold] = column_scales(train)
         scales = {"own": self.own.get(fold), "common": self.common, "none": None}[setting.scale]
-        how = partial(fit_row_space, scales=scales, most_passes=passes, begun=begun, progress=self.progress, work=work)
-        fit = how(train, setting, self.seed)
+        how = partial(fit_row_space, scales=scales, most_passes=passes, begun=begun, progress=self.progress)
+        fit = how(train, setting, self.seed, work=self._work(setting, fold, passes))
         if begun is None:
             self.fits[setting, fold] = fit
         return fit
+
+    def _work(self, setting: Setting, fold: int, passes: int = SEARCH_PASSES) -> Work:
+        longer = f" {passes} passes" if passes != SEARCH_PASSES else ""
+        what = f"rank {setting.rank} {setting.center} {setting.diagonal} {setting.scale} fold {fold}{longer}"
+        return self.checkpoint.work(what)
 
     def _bounded(self, scores: list[Array]) -> Array:
         """The scores of all folds, no log score of a row so bad that it alone decides."""

@@ -47,8 +47,8 @@ class Setting:
 class Refinement:
     """How the variational passes ended.
 
-    ``change`` is what the last one moved: means, in standard deviations, or the low-rank part, relative to its size,
-    whichever is more. Below 1e-3 it has settled; at the limit of passes it may not have.
+    ``change`` is what the last one moved: means, in standard deviations, or loadings, relative to their size, whichever
+    is more. Below 1e-3 it has settled; at the limit of passes it may not have.
 
     >>> from onesided import synthetic
     >>> from onesided.fitting.row_space import fit_row_space

@@ -12,12 +12,12 @@ from onesided import __version__
 from onesided.errors import counted
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.fitting.blending import FEWEST_ROWS, HELD_OUT, MOST_PRODUCTS
+from onesided.fitting.refinement import TOLERANCE
 from onesided.panels.panel import Panel
 from onesided.privacy.curator import Account
 from onesided.report.formatting import number, share
 from onesided.report.page import Section, definitions, facts, sentence, table, text
 
-SETTLED = 1e-3  # refinement ends below it (:mod:`onesided.fitting.refinement`)
 NEIGHBOURS = {
     "add-remove": "one row more or less",
     "replace": "one row replaced by another",
@@ -100,12 +100,12 @@ class ProvenanceSection(Section):
         if ended is None:
             return "none: the moment solution stands as it is"
         made = counted(ended.passes, "variational pass", "variational passes")
-        how = f"stopped after {made}"
-        if ended.change <= SETTLED:
+        how = f"stopped at the limit of {made}, not quite settled"
+        if ended.settled:
             how = f"converged after {made}"
-        elif not ended.settled:
-            how = f"stopped at the limit of {made}, not quite settled"
-        moved = f"{number(ended.change)} of their size (settled below {number(SETTLED)})"
+        elif ended.passes < self.model.refine_passes:
+            how = f"ended after {made}, as more predict held-out entries no better"
+        moved = f"{number(ended.change)} of their size (settled below {number(TOLERANCE)})"
         return f"{how}; the last moved means and components by {moved}"
 
     def _given(self) -> str:

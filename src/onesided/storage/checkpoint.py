@@ -2,9 +2,9 @@
 
 A fit is made of pieces of work, each with a name: a setting scored on a fold, the blend, the final fit. What a piece
 found is kept in one file; the state of its solver is written after every pass, the solver's history included, and
-removed when the piece is done. Files are written beside and renamed, so a process that is killed loses the pass that
-was under way and nothing else. As a fit with a seed is always the same, one that goes on from here ends where it would
-have ended.
+removed when the piece is done and no other goes on from it. Files are written beside and renamed, so a process that is
+killed loses the pass that was under way and nothing else. As a fit with a seed is always the same, one that goes on
+from here ends where it would have ended.
 
 What is refused:
 
@@ -84,17 +84,22 @@ class Work:
         except OSError as error:
             raise InputError(f"cannot write the checkpoint {self._file(kind)}: {error}") from error
 
-    def done(self, compute: Callable[[], State]) -> State:
-        """What the work found: at once if it was finished before, else by doing it."""
+    def done(self, compute: Callable[[], State], keep: bool = False) -> State:
+        """What the work found: at once if finished before, else by doing it; ``keep`` keeps its state as well."""
         result = self.load(FOUND)
         if result is None:
             result = compute()
             self.save(FOUND, result)
-            if self._path is not None:
-                for path in self._path.parent.glob(f"{self._path.name}.*{ENDING}"):
-                    if path != self._file(FOUND):
-                        path.unlink()
+            if not keep:
+                self.forget()
         return result
+
+    def forget(self) -> None:
+        """Remove its state, but not what it found."""
+        if self._path is not None:
+            for path in self._path.parent.glob(f"{self._path.name}.*{ENDING}"):
+                if path != self._file(FOUND):
+                    path.unlink()
 
     def _file(self, kind: str) -> Path:
         assert self._path is not None

@@ -29,6 +29,7 @@ class NumpyEngine(Engine):
     """Base of the engines whose factors are arrays of numpy in this process, wherever the rows are."""
 
     xp: ClassVar[Any] = np
+    chunk: ClassVar[int] = CHUNK
 
     def array(self, values: Any) -> Array:
         return np.asarray(values, dtype=np.float64)
@@ -228,8 +229,8 @@ def drawn_weights(panel: PanelLike, weights: Array, entries: int) -> tuple[Array
     return (drawn, share) if share > 0 else (None, 1.0)
 
 
-def chunks(n: int, width: int) -> Iterator[slice]:
-    """Slices of n columns, such that not many matrices of which each half has ``width`` numbers are held at a time."""
-    step = max(1, CHUNK // max(1, 2 * width))
+def chunks(n: int, width: int, most: int = CHUNK) -> Iterator[slice]:
+    """Slices of n columns, such that matrices of which each half has ``width`` numbers have at most so many in all."""
+    step = max(1, most // max(1, 2 * width))
     for first in range(0, n, step):
         yield slice(first, first + step)

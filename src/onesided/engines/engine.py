@@ -22,6 +22,7 @@ class Engine(Protocol):
     """Rows, and passes over them. What each pass computes is written in :mod:`onesided.kernels.reference`."""
 
     xp: ClassVar[Any]
+    chunk: ClassVar[int]  # numbers held at a time when columns are gone through
     device_key: Any  # device identity, used as a cache key
     n_columns: int
     dtype: Any  # numpy's, of the values: the precision in which passes work

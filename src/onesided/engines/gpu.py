@@ -230,6 +230,7 @@ class GpuEngine(Engine):
     """The engine of a panel on a device; what its passes compute is said in :class:`Engine`."""
 
     xp: ClassVar[Any] = torch
+    chunk: ClassVar[int] = gpu.CHUNK
 
     def __init__(self, place: GpuPlace, panel: Panel, weights: Array, only_weighed: bool = False) -> None:
         self.place, self.device_key, self.n_columns, self.n_rows = place, place.device, panel.n_columns, panel.n_rows

@@ -61,7 +61,7 @@ POWERS = (0.0, 0.25, 0.5)  # of ψ_j, in what loadings are measured in by their 
 LEAST_EVIDENCE = 1e-6  # nats by which a power must be better than one before it
 FAR = 9.0  # squared standard deviations of centers: one further away does not widen the prior of all
 SAME_UNIT = 1e-9  # difference of the logarithms of scales that are powers of ten up to rounding
-LEVELLING = 5  # rounds in which that is found
+LEVELLING = 5  # rounds in which that is found to begin with; each pass makes one more
 # What a pass changes of columns, where it runs, and on the host
 MOVING_THERE = ("center", "loadings", "spread", "noise", "tightness")
 MOVING_HERE = ("row_mean", "row_covariance", "prior_mean", "prior_covariance", "level", "directions", "mean_noise")
@@ -122,10 +122,11 @@ def refine(
                 here = {name: getattr(columns, name) for name in MOVING_HERE}
                 work.save("refine", there | here | {"done": done, "change": change, "noise_passes": noise_passes})
 
+        last = columns.moving()
         while columns.free.any() and done < passes and not (done > 1 and change < TOLERANCE):
-            last = columns.moving()
             columns = columns.updated(rows.engine.posterior_sums(columns.prepared(rows)), rows)
-            done, change = done + 1, _change(last, columns.moving())
+            moved = columns.moving()
+            done, change, last = done + 1, _change(last, moved), moved
             save()
             if progress is not None:
                 progress(done, float(namespace(columns.noise).log(columns.noise).mean()))
@@ -134,7 +135,7 @@ def refine(
             columns, noise_passes = columns.with_own_noise(rows), noise_passes - 1
             save()
         ended = Refinement(done, float(change) if done else 0.0, bool(done == 0 or change < TOLERANCE))
-        space = columns.row_space(start, rows.placed, rows.unit)
+        space = columns.row_space(start, rows)
         return replace(solution, row_space=space, refinement=ended, to_go_on=to_go_on)
 
 
@@ -185,18 +186,19 @@ class Rows:
         own = column_sums(self.engine, array(mean), array(unit * s))
         size = float(np.sqrt(own.mean_square))
         self.unit, self.counts, self.placed = unit * size, own.counts, own.beside > 0
+        self.seen = namespace(own.counts).where(own.counts > 0)[0]
         self.units = array(self.unit * s)
-        common, self.of_one_unit = s, scales is None
+        common, self.of_one_unit = self.units, scales is None
         if scales is not None:
-            found = Deviations(host(own.counts), host(own.squares) * s**2, host(own.fourths), mean, unit)
-            if (prefixes := found.prefixes) is not None:
-                common = 10.0**prefixes
-                self.of_one_unit = bool(np.ptp(np.log(s / common)) < SAME_UNIT)
-        self.common = array(self.unit * common)
+            there = array(s)
+            prefixes = Deviations(own.counts, own.squares * there**2, own.fourths, array(mean), unit).prefixes
+            if prefixes is not None:
+                common = array(self.unit * 10.0**prefixes)
+                self.of_one_unit = bool(np.ptp(np.log(s) - np.log(10.0) * prefixes) < SAME_UNIT)
+        self.common = common
         if size > 0:
             own = own.in_units_of(size)
-            excess, self.typical = excesses(*map(host, (own.squares, own.fourths, own.counts)))
-            self.excess = array(excess)
+            self.excess, self.typical = excesses(own.squares, own.fourths, own.counts)
 
     def noise(self, residual: Any, directions: float | None) -> Any:
         """ψ_j from the columns' sums of expected squared residuals, in units of ``units``.
@@ -210,7 +212,8 @@ class Rows:
         k = NOISE_ENTRIES + NOISE_ENTRIES_PER_DIRECTION * (directions or 0.0)
         if directions is None and self.of_one_unit:
             k = shrinkage(self.typical, self._between(residual / level), k)
-        overlap = self.counts * self.excess / self.typical  # an entry of a column of heavy tails tells less
+        # s_j follows what is peculiar to a column of heavy tails, unless there is one unit: else its entries tell less.
+        overlap = None if self.of_one_unit else self.counts * self.excess / self.typical
         return level * shrunk(residual / level, self.counts, k, overlap=overlap)
 
     def _between(self, relative: Any) -> float:
@@ -286,7 +289,7 @@ class _Columns:
             NOISE_FLOOR,
             start.factor.shape[1] == 0,
         )
-        return columns._with_priors(rows, START_VARIANCE)
+        return columns._with_priors(rows, START_VARIANCE, LEVELLING)
 
     @property
     def xp(self) -> Any:
@@ -365,22 +368,15 @@ class _Columns:
             spread[:, 0] = 1 / (prior + sums.second[:, 0] / noise)
         return replace(self, noise=noise, spread=spread)
 
-    def _with_priors(self, rows: Rows, least: float = 1e-9) -> _Columns:
+    def _with_priors(self, rows: Rows, least: float = 1e-9, levelling: int = 1) -> _Columns:
         """The priors that columns seen suggest; ``least``, a share of the variance, is added."""
-        seen = rows.counts > 0
-        columns = self._levelled(seen)
-        powers = POWERS if self.rank else POWERS[:1]
-        candidates = [columns._in_units_of_noise(power) for power in powers]
-        spreads = columns._mean_spreads([one.tightness for one in candidates], seen)
-        n, logs = int(seen.sum()), float(self.xp.log(self.noise[seen]).sum())
-        deviations = columns.deviations[seen][:, None][:, : int(self.free[0])]
-        loadings = self.loadings[seen][:, self.free[1:]]
+        columns, n, powers = self._levelled(rows.seen, levelling), len(rows.seen), POWERS if self.rank else POWERS[:1]
+        units = self.xp.stack([self.noise**-power for power in powers], 1)
+        logs = float(self.xp.log(self.noise[rows.seen]).sum())
         best, evidence = columns, -np.inf
-        for power, one, spread in zip(powers, candidates, spreads, strict=True):
-            at = self.xp.hstack([deviations, loadings * one.tightness[seen, 1][:, None]])
-            mean = at.mean(0)
-            at -= mean
-            covariance = host(at.T @ at) / n + spread[np.ix_(self.free, self.free)]
+        each = zip(powers, units.T, columns._moments(units, rows), columns._mean_spreads(units, rows), strict=True)
+        for power, unit, (mean, covariance), spread in each:
+            covariance = covariance + spread
             if self.free[0] and not _related(covariance, n):
                 covariance[0, 1:] = covariance[1:, 0] = 0.0
             diagonal = np.diag_indices_from(covariance)
@@ -388,54 +384,62 @@ class _Columns:
             bound = -0.5 * n * float(np.linalg.slogdet(covariance)[1]) - self.rank * power * logs
             if bound > evidence + LEAST_EVIDENCE:
                 covariance[diagonal] += least
-                known = _known(covariance, spread[np.ix_(self.free, self.free)], int(self.free[0]))
-                best = replace(one, prior_mean=host(mean), prior_covariance=covariance, directions=known)
+                known = _known(covariance, spread, int(self.free[0]))
+                tightness = self.xp.stack([columns.tightness[:, 0], unit], 1)
+                best = replace(
+                    columns, tightness=tightness, prior_mean=mean, prior_covariance=covariance, directions=known
+                )
                 evidence = bound
         return best
 
-    def _in_units_of_noise(self, power: float) -> _Columns:
-        """With loadings measured by their prior in ψ_j to a power."""
-        tightness = self.xp.asarray(self.tightness, copy=True)
-        tightness[:, 1] = self.noise**-power
-        return replace(self, tightness=tightness)
+    def _moments(self, units: Any, rows: Rows) -> list[tuple[Array, Array]]:
+        """For each way to measure loadings, the mean and covariance over columns seen of what the prior is about."""
+        centers = self.deviations[:, None][:, : int(self.free[0])]
+        loadings = self.loadings[:, len(self.free) - 1 - self.rank :]
+        at = self.xp.hstack([part for unit in units.T for part in (centers, loadings * unit[:, None])])[rows.seen]
+        mean, size = at.mean(0), centers.shape[1] + self.rank
+        at = at - mean  # all ways side by side: one product serves all of them
+        mean, covariance = host(mean), host(at.T @ at) / len(at)
+        ways = [slice(way * size, (way + 1) * size) for way in range(units.shape[1])]
+        return [(mean[way], covariance[way, way]) for way in ways]
 
-    def _mean_spreads(self, tightness: list[Any], seen: Any) -> list[Array]:
-        """The mean over columns seen of V_j, in what their prior measures them in."""
-        k = len(self.free)
-        weights = self.xp.stack(
-            [one[:, a] * one[:, c] * seen for one in tightness for a, c in ((0, 0), (1, 0), (1, 1))]
-        )
-        total = np.zeros((len(weights), self.spread.shape[1]))
-        for part in chunks(*self.spread.shape):
-            total += host(weights[:, part] @ self.xp.asarray(self.spread[part], dtype=self.xp.float64))
-        total /= float(seen.sum())
-        rows, columns = np.tril_indices(k)
-        kind = np.where(columns > 0, 2, np.where(rows > 0, 1, 0))
-        return [from_half(of[kind, np.arange(len(kind))]) for of in total.reshape(-1, 3, total.shape[1])]
+    def _mean_spreads(self, units: Any, rows: Rows) -> list[Array]:
+        """For each way to measure loadings, the mean over columns seen of V_j, of what is free."""
+        k, seen, tight = len(self.free), (rows.counts > 0)[:, None], self.tightness[:, :1]
+        weights = (self.xp.hstack([tight * tight, tight * units, units * units]) * seen).T
+        parts = [
+            weights[:, part] @ self.xp.asarray(self.spread[part], dtype=self.xp.float64)
+            for part in chunks(*self.spread.shape, rows.engine.chunk)
+        ]
+        total, ways = host(sum(parts)) / len(rows.seen), units.shape[1]
+        a, c = np.tril_indices(k)
+        kind, inside = np.where(c > 0, 1 + ways, np.where(a > 0, 1, 0)), np.ix_(self.free, self.free)
+        return [from_half(total[kind + (kind > 0) * way, np.arange(len(kind))])[inside] for way in range(ways)]
 
-    def _levelled(self, seen: Any) -> _Columns:
+    def _levelled(self, seen: Any, rounds: int) -> _Columns:
         """With the level of centers and t_j² = min(1, 9ω²/q_j): q_j = E[(c_j − p_j level)²]/s_j², ω² = mean t_j²q_j."""
         if not self.free[0]:
             return self
         center, common = self.center[seen] / self.units[seen], self.common[seen] / self.units[seen]
-        spread, weight = self.spread[seen, 0], self.tightness[seen, 0] ** 2
-        for _ in range(LEVELLING):
-            level = float((weight * common * center).sum() / (weight * common**2).sum())
+        spread, weight, level = self.spread[seen, 0], self.tightness[seen, 0] ** 2, 0.0
+        for _ in range(rounds):  # nothing is brought to the host on the way
+            level = (weight * common) @ center / ((weight * common) @ common)
             squares = (center - common * level) ** 2 + spread
-            width = float((weight * squares).mean())
-            weight = FAR * width / squares.clip(FAR * width) if width > 0 else weight
+            width = FAR * (weight * squares).mean()
+            farthest = self.xp.where(width > 0, width, 1.0)
+            weight = farthest / squares.clip(farthest)
         tightness = self.xp.asarray(self.tightness, copy=True)
         tightness[:, 0] = 1.0
         tightness[seen, 0] = weight**0.5
-        return replace(self, level=level, tightness=tightness)
+        return replace(self, level=float(level), tightness=tightness)
 
-    def row_space(self, start: RowSpace, placed: Any, unit: float) -> RowSpace:
+    def row_space(self, start: RowSpace, rows: Rows) -> RowSpace:
         """As a row space, with z = z̄ + Λ^½ z' in place of z, so that z' has mean zero and covariance I.
 
         As the root is upper triangular, a' is τ times the row effect still, the same for all columns. The factor is
         then turned to its principal axes. Columns never seen beside another are not placed in it.
         """
-        k, effect, alone = len(self.row_mean), int(start.row_variance > 0), ~placed
+        k, effect, alone = len(self.row_mean), int(start.row_variance > 0), ~rows.placed
         root, noise = _root(self.row_covariance), self.xp.asarray(self.noise, copy=True)
         spread = self.xp.zeros_like(self.spread, dtype=self.xp.float64)
         loadings = self.loadings @ like(self.loadings, root)
@@ -448,12 +452,12 @@ class _Columns:
         change = like(loadings, turn @ change)
         a, c = np.tril_indices(k + 1)
         inside, whole = (a == c) & (a > 0), from_half(np.arange(len(a))).astype(np.int64)
-        for part in chunks(*self.spread.shape):
+        for part in chunks(*self.spread.shape, rows.engine.chunk):
             V = (change @ self.xp.asarray(self.spread[part], dtype=self.xp.float64)[:, whole] @ change.T)[:, a, c]
             noise[part] += self.xp.where(alone[part], V[:, inside].sum(1), 0.0)
             spread[part] = V * (self.units[part] ** 2)[:, None]
         spread[alone, 1:] = 0.0
-        tau = float(loadings[0, 0]) * unit if effect else 0.0
+        tau = float(loadings[0, 0]) * rows.unit if effect else 0.0
         return replace(
             start,
             mean=host(self.center + self.units * (self.loadings @ like(loadings, self.row_mean))),

@@ -38,13 +38,13 @@ unit of the data where there is one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
-from onesided.arrays import Array, host
+from onesided.arrays import Array, host, namespace
 from onesided.engines.engine import engine_for
 from onesided.pairs.column_sums import column_sums
 from onesided.panels.panel_like import PanelLike
@@ -60,6 +60,7 @@ MOST_UNKNOWN = 2.0  # of the variance of log s², in what is added for scales th
 FAR_APART = 2.0  # σ from which it is the ninetieth percentile that is sought
 NINETIETH = 1.28
 TELLING = 50.0  # entries of a column that tells its prefix
+ONE_PREFIX = 0.9  # powers of ten around their median within which columns have one prefix
 ONE_UNIT = 0.2  # powers of ten by which such columns may lie apart in a common unit, root mean square
 CONSTANT = 1e-12  # of a column's mean: a smaller deviation is rounding
 
@@ -73,10 +74,10 @@ class Deviations:
     (array([ True,  True]), True)
     """
 
-    counts: Array
-    squares: Array
-    fourths: Array
-    mean: Array
+    counts: Any
+    squares: Any
+    fourths: Any
+    mean: Any
     unit: float
 
     @classmethod
@@ -89,33 +90,35 @@ class Deviations:
         return cls(host(sums.counts), host(sums.squares), host(sums.fourths), host(mean), unit)
 
     @property
-    def freedom(self) -> Array:
-        return np.asarray(np.maximum(self.counts - 1, 0.0))
+    def freedom(self) -> Any:
+        return (self.counts - 1).clip(0.0)
 
     @property
-    def variance(self) -> Array:
-        return np.asarray(self.squares / np.where(self.freedom > 0, self.freedom, 1.0))
+    def variance(self) -> Any:
+        return self.squares / namespace(self.freedom).where(self.freedom > 0, self.freedom, 1.0)
 
     @property
-    def varies(self) -> Array:
+    def varies(self) -> Any:
         """Which columns have a variance that is more than rounding."""
-        return np.asarray((self.freedom > 0) & (self.variance > (CONSTANT * self.mean / self.unit) ** 2))
+        return (self.freedom > 0) & (self.variance > (CONSTANT * self.mean / self.unit) ** 2)
 
     @property
     def prefixes(self) -> Array | None:
         """The powers of ten by which columns of a common unit differ; None where columns show that they have none."""
         telling = self.varies & (self.counts >= TELLING)
-        powers = np.zeros(len(self.counts))
-        if telling.any():
-            logs = np.log10(self.variance[telling]) / 2
-            middle = np.angle(np.exp(2j * np.pi * logs).sum()) / (2 * np.pi)
-            whole = np.rint(logs - middle)
+        logs, powers = host(self.variance[telling]), np.zeros(len(self.counts))
+        if len(logs):
+            logs = np.log10(logs) / 2
+            middle, whole = np.median(logs), np.zeros(len(logs))
+            if abs(logs - middle).max() > ONE_PREFIX:
+                middle = np.angle(np.exp(2j * np.pi * logs).sum()) / (2 * np.pi)
+                whole = np.rint(logs - middle)
             if np.sqrt(np.mean((logs - middle - whole) ** 2)) > ONE_UNIT:
                 return None
             if np.ptp(whole) > 0:
-                if (self.counts[~telling] > 0).any():
+                if bool((self.counts[~telling] > 0).any()):
                     return None
-                powers[telling] = whole - whole[0]
+                powers[host(telling)] = whole - whole[0]
         return powers
 
     def relative(self, logs: Array) -> Array:
@@ -174,7 +177,7 @@ def common_scales(panel: PanelLike) -> Array | None:
     return None if found.prefixes is None else found.relative(2 * np.log(10.0) * found.prefixes)
 
 
-def excesses(squares: Array, fourths: Array, counts: Array) -> tuple[Array, float]:
+def excesses(squares: Any, fourths: Any, counts: Any) -> tuple[Any, float]:
     """The relative variance of squares in each column, shrunk to the typical one as by 20 entries; and that one.
 
     The typical one is the median over entries. Of a column without variation, the number of its entries: it says
@@ -183,17 +186,18 @@ def excesses(squares: Array, fourths: Array, counts: Array) -> tuple[Array, floa
     >>> excesses(np.array([10.0, 0.0]), np.array([30.0, 0.0]), np.array([10.0, 4.0]))  # kurtosis 3
     (array([2., 3.]), 2.0)
     """
-    varies = squares > 0
-    kurtosis = np.where(varies, fourths * counts / np.where(varies, squares, 1.0) ** 2, 3.0)
-    known = np.flatnonzero(varies & (counts >= KNOWN_ENTRIES))
-    if len(known) == 0:
-        return np.where(varies, 2.0, np.maximum(counts, 2.0)), 2.0
-    known = known[np.argsort(kurtosis[known], kind="stable")]
-    reached = np.cumsum(counts[known])
-    typical = float(kurtosis[known[np.searchsorted(reached, reached[-1] / 2)]])
+    xp, varies = namespace(squares), squares > 0
+    kurtosis = xp.where(varies, fourths * counts / xp.where(varies, squares, 1.0) ** 2, 3.0)
+    known = varies & (counts >= KNOWN_ENTRIES)
+    values, weights = kurtosis[known], counts[known]
+    if len(values) == 0:
+        return xp.where(varies, 2.0, counts.clip(2.0)), 2.0
+    order = xp.argsort(values)
+    reached = weights[order].cumsum(0)
+    typical = float(values[order[xp.searchsorted(reached, reached[-1] / 2)]])
     shrunk = (counts * kurtosis + TYPICAL_ENTRIES * typical) / (counts + TYPICAL_ENTRIES)
-    shrunk = np.where(varies, shrunk, np.maximum(counts, shrunk))
-    return np.maximum(shrunk - 1, LEAST_EXCESS), max(typical - 1, LEAST_EXCESS)
+    shrunk = xp.where(varies, shrunk, xp.where(counts > shrunk, counts, shrunk))
+    return (shrunk - 1).clip(LEAST_EXCESS), max(typical - 1, LEAST_EXCESS)
 
 
 def paule_mandel(y: Array, v: Array) -> tuple[float, float]:

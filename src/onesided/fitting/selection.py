@@ -69,8 +69,9 @@ CENTERS: tuple[Center, ...] = ("columns", "both")
 DIAGONALS: tuple[Diagonal, ...] = ("free", "fit")
 SCALES: tuple[Scale, ...] = ("own", "common")
 PATIENCE = 2  # ranks in a row that may improve by less than a standard error before the path ends
-CLOSE: dict[Rule, float] = {"best": 0.0, "one-standard-error": 1.0}  # standard errors at which a lower rank is taken
+CLOSE: dict[Rule, float] = {"best": 0.5, "one-standard-error": 1.0}  # standard errors at which a lower rank is taken
 EARNED = 2.0  # standard errors by which a factor must improve on rank 0
+FOREGONE = 1.0  # standard errors by which a common unit may score worse and still be taken
 SEARCH_PASSES = 12  # of a refinement that is only scored
 LONGER_PASSES = 25  # that must predict better than these, or the final fit makes no more of them either
 SCORED_ENTRIES = 20_000
@@ -245,7 +246,7 @@ class Search:
                 best = other if path is None else self.along(path[path.index(best.rank) :], other)
         if centers:
             best = self.best(replace(best, center=center) for center in centers)
-        if self.common is not None and self.improves(other := replace(best, scale="common"), best, EARNED):
+        if self.common is not None and not self.improves(best, other := replace(best, scale="common"), FOREGONE):
             best = other
             if path is not None:
                 self.score(replace(best, rank=path[0]))

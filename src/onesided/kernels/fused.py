@@ -70,6 +70,17 @@ def halve(X, units, table, size, R: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
+def centred(values, columns, center, scale, out, size, N: tl.constexpr):
+    """(v − c_j) / s_j of every entry, from double precision."""
+    at = tl.program_id(0) * N + tl.arange(0, N)
+    there = at < size
+    j = tl.load(columns + at, mask=there, other=0)
+    v = tl.load(values + at, mask=there, other=0.0).to(tl.float64)
+    e = (v - tl.load(center + j)) / tl.load(scale + j)
+    tl.store(out + at, e, mask=there)
+
+
+@triton.jit
 def short_rows(
     tiles, columns, values, weights, X, units, gradient, losses,
     R: tl.constexpr, FAR: tl.constexpr, HALVES: tl.constexpr, STAGED: tl.constexpr,

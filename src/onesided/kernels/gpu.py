@@ -227,6 +227,14 @@ class Plan(NamedTuple):
 
 def centred(rows: Rows, center: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     """(v − c_j) / s_j of every entry, from double precision."""
+    kernels = fused_for(center)
+    if kernels is not None:
+        e = torch.empty(len(rows.values), dtype=dtype, device=center.device)
+        grid = (-(-len(e) // 1024),)
+        if len(e):
+            of_columns = center.contiguous(), scale.contiguous()
+            kernels.centred[grid](rows.values, rows.columns, *of_columns, e, len(e), N=1024, num_warps=4)
+        return e
     return ((rows.values.to(torch.float64) - center[rows.columns]) / scale[rows.columns]).to(dtype)
 
 
@@ -487,8 +495,8 @@ def column_posterior(
     M, gamma = from_half(sums.second.to(torch.float64), K), precision[:, None]
     inside = free[:, None] & free[None, :]
     tight = prior.tightness[:, torch.arange(K, device=M.device).clamp(max=1)]
-    known = prior.precision * tight[:, :, None] * tight[:, None, :]
-    P = torch.where(inside, known + gamma[:, :, None] * M, torch.eye(K, dtype=M.dtype, device=M.device))
+    P = torch.addcmul(gamma[:, :, None] * M, tight[:, :, None] * tight[:, None, :], prior.precision)
+    P = torch.where(inside, P, torch.eye(K, dtype=M.dtype, device=M.device))
     explained = (M @ fixed[:, :, None])[..., 0]
     h = torch.where(free, prior.linear + gamma * (first - explained), 0.0)
     bordered = torch.nn.functional.pad(P, (1, 0, 1, 0))

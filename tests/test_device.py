@@ -16,6 +16,7 @@ from onesided.cli import main
 from onesided.engines.engine import engine_for
 from onesided.fitting.moment_solution import moment_objective, moment_solution
 from onesided.fitting.refinement import refine
+from onesided.fitting.scales import Scaling
 from onesided.fitting.setting import Setting
 from onesided.pairs.measured import Measured
 from onesided.pairs.moments import PairMoments
@@ -75,7 +76,9 @@ def test_the_same_row_space(center, diagonal, dtype, scaled):
     assert apart(one.row_space.factor, other.row_space.factor) < tolerance
     np.testing.assert_allclose(other.row_space.mean, one.row_space.mean, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(other.row_space.noise_variance, one.row_space.noise_variance, rtol=tolerance)
-    one, other = (refine(p, start, center=center, scales=scales) for p, start in ((panel, one), (placed, other)))
+    one, other = (
+        refine(p, start, center=center, scaling=Scaling(scales)) for p, start in ((panel, one), (placed, other))
+    )
     assert apart(one.row_space.factor, other.row_space.factor) < tolerance
     np.testing.assert_allclose(
         other.row_space.spread, one.row_space.spread, atol=tolerance * np.abs(one.row_space.spread).max()

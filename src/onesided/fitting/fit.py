@@ -16,7 +16,7 @@ from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.refinement import MEMORY, TOLERANCE, Refine, working_memory
 from onesided.fitting.row_noise import learn_row_noise
 from onesided.fitting.row_space import fit_row_space
-from onesided.fitting.scales import scales_of
+from onesided.fitting.scales import Scaling
 from onesided.fitting.selection import (
     CENTERS,
     DIAGONALS,
@@ -134,8 +134,7 @@ def fit(
     """
     checkpoint = checkpoint or Checkpoint()
     setting, selection, search = choose(panel, options, rng, progress, checkpoint)
-    scales = scales_of(panel, setting.scale)
-    how = partial(fit_row_space, setting=setting, scales=scales, progress=progress)
+    how = partial(fit_row_space, setting=setting, scaling=Scaling.of(panel, setting.scale), progress=progress)
     # One seed for each, drawn whether or not the work was done before.
     blend_seed, fit_seed = (int(seed) for seed in rng.integers(2**31, size=2))
     begin(progress, f"rank {setting.rank}, four fifths of the rows", cost(setting.rank), 2 * cost(setting.rank))

@@ -38,7 +38,7 @@ from onesided.engines.cpu import chunks
 from onesided.engines.engine import engine_for
 from onesided.engines.threads import single_blas_thread
 from onesided.fitting.moment_solution import NOISE_FLOOR
-from onesided.fitting.scales import Deviations, excesses
+from onesided.fitting.scales import AS_THEY_ARE, Scaling, excesses
 from onesided.fitting.setting import REFINE_PASSES, Center, Fit, Refinement
 from onesided.fitting.solvers.result import Progress
 from onesided.kernels.bundles import Columns, Prior, Sums
@@ -60,7 +60,6 @@ START_VARIANCE = 0.05  # of the variance: a prior variance for directions that t
 POWERS = (0.0, 0.25, 0.5)  # of ψ_j, in what loadings are measured in by their prior: units s_j to √ψ_j
 LEAST_EVIDENCE = 1e-6  # nats by which a power must be better than one before it
 FAR = 9.0  # squared standard deviations of centers: one further away does not widen the prior of all
-SAME_UNIT = 1e-9  # difference of the logarithms of scales that are powers of ten up to rounding
 LEVELLING = 5  # rounds in which that is found to begin with; each pass makes one more
 # What a pass changes of columns, where it runs, and on the host
 MOVING_THERE = ("center", "loadings", "spread", "noise", "tightness")
@@ -83,7 +82,7 @@ def refine(
     solution: Fit,
     *,
     center: Center,
-    scales: Array | None = None,
+    scaling: Scaling = AS_THEY_ARE,
     passes: int = REFINE_PASSES,
     progress: Progress | None = None,
     work: Work = NOWHERE,
@@ -106,7 +105,7 @@ def refine(
     begun: _Begun = solution.to_go_on or _Begun(solution.row_space)
     start = begun.start
     with single_blas_thread():
-        rows = Rows(panel, start.mean, scales)
+        rows = Rows(panel, start.mean, scaling)
         if rows.unit == 0:  # no variation: there is nothing to estimate a variance from
             return solution
         columns = begun.columns or _Columns.start(start, rows, center)
@@ -179,23 +178,17 @@ class Rows:
     so that single precision can hold sums. What is of columns lies where passes run.
     """
 
-    def __init__(self, panel: PanelLike, mean: Array, scales: Array | None = None) -> None:
+    def __init__(self, panel: PanelLike, mean: Array, scaling: Scaling = AS_THEY_ARE) -> None:
         self.engine = engine_for(panel)
-        array, s = self.engine.array, np.ones(panel.n_columns) if scales is None else scales
+        array, s = self.engine.array, np.ones(panel.n_columns) if scaling.scales is None else scaling.scales
         unit = (self.engine.largest_value() or 1.0) / float(s.min())
         own = column_sums(self.engine, array(mean), array(unit * s))
         size = float(np.sqrt(own.mean_square))
         self.unit, self.counts, self.placed = unit * size, own.counts, own.beside > 0
         self.seen = namespace(own.counts).where(own.counts > 0)[0]
         self.units = array(self.unit * s)
-        common, self.of_one_unit = self.units, scales is None
-        if scales is not None:
-            there = array(s)
-            prefixes = Deviations(own.counts, own.squares * there**2, own.fourths, array(mean), unit).prefixes
-            if prefixes is not None:
-                common = array(self.unit * 10.0**prefixes)
-                self.of_one_unit = bool(np.ptp(np.log(s) - np.log(10.0) * prefixes) < SAME_UNIT)
-        self.common = common
+        self.one_unit = scaling.one_unit
+        self.common = self.units if self.one_unit or scaling.common is None else array(self.unit * scaling.common)
         if size > 0:
             own = own.in_units_of(size)
             self.excess, self.typical = excesses(own.squares, own.fourths, own.counts)
@@ -210,10 +203,10 @@ class Rows:
         if not level > 0:
             return namespace(residual).zeros_like(residual)
         k = NOISE_ENTRIES + NOISE_ENTRIES_PER_DIRECTION * (directions or 0.0)
-        if directions is None and self.of_one_unit:
+        if directions is None and self.one_unit:
             k = shrinkage(self.typical, self._between(residual / level), k)
         # s_j follows what is peculiar to a column of heavy tails, unless there is one unit: else its entries tell less.
-        overlap = None if self.of_one_unit else self.counts * self.excess / self.typical
+        overlap = None if self.one_unit else self.counts * self.excess / self.typical
         return level * shrunk(residual / level, self.counts, k, overlap=overlap)
 
     def _between(self, relative: Any) -> float:
@@ -409,7 +402,7 @@ class _Columns:
         weights = (self.xp.hstack([tight * tight, tight * units, units * units]) * seen).T
         parts = [
             weights[:, part] @ self.xp.asarray(self.spread[part], dtype=self.xp.float64)
-            for part in chunks(*self.spread.shape, rows.engine.chunk)
+            for part in chunks(len(self.spread), self.spread.shape[1], rows.engine.chunk)
         ]
         total, ways = host(sum(parts)) / len(rows.seen), units.shape[1]
         a, c = np.tril_indices(k)
@@ -452,7 +445,7 @@ class _Columns:
         change = like(loadings, turn @ change)
         a, c = np.tril_indices(k + 1)
         inside, whole = (a == c) & (a > 0), from_half(np.arange(len(a))).astype(np.int64)
-        for part in chunks(*self.spread.shape, rows.engine.chunk):
+        for part in chunks(len(self.spread), self.spread.shape[1], rows.engine.chunk):
             V = (change @ self.xp.asarray(self.spread[part], dtype=self.xp.float64)[:, whole] @ change.T)[:, a, c]
             noise[part] += self.xp.where(alone[part], V[:, inside].sum(1), 0.0)
             spread[part] = V * (self.units[part] ** 2)[:, None]

@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from onesided.arrays import Array
 from onesided.fitting.moment_solution import moment_solution
 from onesided.fitting.refinement import refine
+from onesided.fitting.scales import AS_THEY_ARE, Scaling
 from onesided.fitting.setting import Fit, Setting, check_fittable
 from onesided.fitting.solvers.result import Progress
 from onesided.panels.panel_like import PanelLike
@@ -23,13 +23,13 @@ def fit_row_space(
     setting: Setting,
     rng: int | np.random.Generator,
     *,
-    scales: Array | None = None,
+    scaling: Scaling = AS_THEY_ARE,
     most_passes: int | None = None,
     begun: Fit | None = None,
     progress: Progress | None = None,
     work: Work = NOWHERE,
 ) -> Fit:
-    """Fit the rows of positive weight, in the columns' units if given; ``most_passes`` further limits a refinement.
+    """Fit the rows of positive weight, in the columns' units; ``most_passes`` further limits a refinement.
 
     ``begun`` is a fit of the same rows and setting that ended at such a limit, and goes on from there.
 
@@ -40,9 +40,9 @@ def fit_row_space(
     """
     check_fittable(panel, setting.rank)
     passes = setting.refine_passes if most_passes is None else min(most_passes, setting.refine_passes)
-    how = partial(refine, panel, center=setting.center, scales=scales, passes=passes, progress=progress, work=work)
+    how = partial(refine, panel, center=setting.center, scaling=scaling, passes=passes, progress=progress, work=work)
     if begun is not None and setting.refined:
         return how(begun)
     start = replace(setting, tol=max(setting.tol, COARSE)) if setting.refined else setting
-    solution = moment_solution(panel, start, scales=scales, rng=rng, progress=progress, work=work)
+    solution = moment_solution(panel, start, scales=scaling.scales, rng=rng, progress=progress, work=work)
     return how(solution) if setting.refined else solution

@@ -62,6 +62,7 @@ NINETIETH = 1.28
 TELLING = 50.0  # entries of a column that tells its prefix
 ONE_PREFIX = 0.9  # powers of ten around their median within which columns have one prefix
 ONE_UNIT = 0.2  # powers of ten by which such columns may lie apart in a common unit, root mean square
+SAME_UNIT = 1e-9  # difference of the logarithms of scales that are powers of ten up to rounding
 CONSTANT = 1e-12  # of a column's mean: a smaller deviation is rounding
 
 
@@ -126,12 +127,41 @@ class Deviations:
         return np.asarray(np.exp((logs - self.counts @ logs / self.counts.sum()) / 2))
 
 
-def scales_of(panel: PanelLike, scale: Scale) -> Array | None:
-    """The scales of a panel's columns; None where all are one."""
-    if scale == "none":
-        return None
-    found = column_scales(panel) if scale == "own" else common_scales(panel)
-    return None if found is None or np.all(found == 1) else found
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """What a fit measures columns in, s_j, and the powers of ten p_j of a unit that they may have in common.
+
+    Without scales all are one; without powers, columns show that they have no unit in common. Both are of all rows, so
+    that fits of some of them agree on what the unit is.
+
+    >>> values = np.random.default_rng(0).normal(size=(200, 4)) * [1, 1, 1, 100]
+    >>> from onesided import Panel
+    >>> own, common = (Scaling.of(Panel.from_dense(values), scale) for scale in ("own", "common"))
+    >>> own.one_unit, common.one_unit, np.array_equal(own.common, common.scales)
+    (False, True, True)
+    """
+
+    scales: Array | None = None
+    common: Array | None = None
+
+    @classmethod
+    def of(cls, panel: PanelLike, scale: Scale) -> Scaling:
+        """Of a panel, with scales None where all are one."""
+        if scale == "none":
+            return cls()
+        common = common_scales(panel)
+        found = column_scales(panel) if scale == "own" else common
+        return cls(None if found is None or np.all(found == 1) else found, common)
+
+    @property
+    def one_unit(self) -> bool:
+        """Whether all columns are measured in one unit, prefixes aside."""
+        if self.scales is None:
+            return True
+        return self.common is not None and bool(np.ptp(np.log(self.scales / self.common)) < SAME_UNIT)
+
+
+AS_THEY_ARE = Scaling()
 
 
 def column_scales(panel: PanelLike) -> Array:

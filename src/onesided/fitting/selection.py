@@ -22,9 +22,9 @@ What is tried, in this order, by what is left open:
    there;
 4. the center again, at the best rank;
 5. the scales: so far columns are in units of their own; a common unit, where there may be one
-   (:func:`onesided.fitting.scales.common_scales`), is tried at the best rank, and taken where it improves on this by
-   more than two standard errors, for what it says does not depend on units otherwise. Then larger ranks in this unit,
-   until one improves by less than a standard error.
+   (:func:`onesided.fitting.scales.common_scales`), is tried at the best rank, and taken unless it scores worse by more
+   than a standard error: covariances from few entries gain by it. Then larger ranks in this unit, until one improves by
+   less than a standard error.
 
 The best of all is taken, unless one of rank 0 scores within two standard errors of it: a factor must earn its place.
 Nor is it taken where it predicts held-out entries worse than means and row effects alone, by more than two standard
@@ -54,7 +54,7 @@ from onesided.fitting.moment_solution import NOISE_FLOOR
 from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.refinement import MEMORY, working_memory
 from onesided.fitting.row_space import fit_row_space
-from onesided.fitting.scales import Scale, column_scales, common_scales
+from onesided.fitting.scales import Scale, Scaling, column_scales, common_scales
 from onesided.fitting.setting import Center, Fit, Setting
 from onesided.fitting.solvers.result import Progress, begin
 from onesided.model.row_space import RowSpace
@@ -401,7 +401,8 @@ class Search:
         if setting.scale == "own" and fold not in self.own:
             self.own[fold] = column_scales(train)
         scales = {"own": self.own.get(fold), "common": self.common, "none": None}[setting.scale]
-        how = partial(fit_row_space, scales=scales, most_passes=passes, begun=begun, progress=self.progress)
+        scaling = Scaling(scales, None if setting.scale == "none" else self.common)
+        how = partial(fit_row_space, scaling=scaling, most_passes=passes, begun=begun, progress=self.progress)
         fit = how(train, setting, self.seed, work=self._work(setting, fold, passes))
         if begun is None:
             self.fits[setting, fold] = fit

@@ -35,6 +35,7 @@ from onesided.engines.threads import single_blas_thread
 from onesided.estimators.completion import OneSidedCompletion
 from onesided.fitting.row_noise import learn_row_noise
 from onesided.fitting.row_space import fit_row_space
+from onesided.fitting.scales import Scaling, common_scales
 from onesided.fitting.selection import EARNED, enough_rows
 from onesided.fitting.setting import Setting, with_weights_as_counts
 from onesided.model.row_space import RowSpace
@@ -82,6 +83,7 @@ class Refit:
     weights: Array  # of all rows, those held out too
     held_out: Array  # positions of rows, 20,000 at most
     setting: Setting
+    scaling: Scaling
     row_space: RowSpace  # with the blend of the model
     sampled: bool  # whether rows of the panel were left out altogether
 
@@ -100,12 +102,14 @@ class Refit:
             return None
         train = part.with_row_weights(weights)
         setting = model.fitted_setting()
-        space = fit_row_space(train, setting, int(rng.integers(2**31)), scales=model.row_space_.scales).row_space
+        scales = model.row_space_.scales
+        scaling = Scaling() if scales is None else Scaling(scales, common_scales(panel))
+        space = fit_row_space(train, setting, int(rng.integers(2**31)), scaling=scaling).row_space
         noise, blend = learn_row_noise(space, train), model.row_space_.blend
         space = replace(space, row_noise=noise, blend=blend).measured_on(train)
         if len(held_out) > SCORED_ROWS:
             held_out = np.sort(rng.choice(held_out, SCORED_ROWS, replace=False))
-        return cls(train, part.row_weights, held_out, setting, space, part is not panel)
+        return cls(train, part.row_weights, held_out, setting, scaling, space, part is not panel)
 
     def in_scales(self) -> Refit:
         """The same of values in units of their columns' scales."""
@@ -186,7 +190,7 @@ def earned(refit: Refit, by_predictor: dict[str, Score]) -> bool | None:
     if refit.setting.center != "both":
         gain, error = by_predictor["model"].explained, by_predictor["model"].explained_error
         return None if gain is None or error is None else gain > EARNED * error
-    bare = fit_row_space(refit.train, replace(refit.setting, rank=0), 0, scales=refit.row_space.scales).row_space
+    bare = fit_row_space(refit.train, replace(refit.setting, rank=0), 0, scaling=refit.scaling).row_space
     rows = refit.scored()
     with single_blas_thread():
         squares, without = (

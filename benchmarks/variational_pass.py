@@ -19,7 +19,8 @@ from onesided import Panel
 from onesided.engines.threads import single_blas_thread, thread_count
 from onesided.experiments.standins import skewed_panel
 from onesided.fitting.moment_solution import moment_objective, moment_solution
-from onesided.fitting.refinement import Rows, _Columns
+from onesided.fitting.noise import Rows
+from onesided.fitting.refinement import _Columns
 from onesided.fitting.setting import Setting
 from onesided.panels.table_files import open_table
 

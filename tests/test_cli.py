@@ -170,13 +170,14 @@ def test_fit_says_that_columns_have_units_of_their_own(write: Any, tmp_path: Pat
     factors = {"gin": 1e-6, "tea": 1e6}
     mixed = [(u, j, factors.get(j, 1.0) * v) for u, j, v in zip(*entries(), strict=True)]
     table = write(HEADER + "".join(f"{u},{j},{v!r}\n" for u, j, v in mixed))
-    found = succeed("fit", table, "-o", tmp_path / "m", "--scale", scale)
+    given = ("fit", table, "-o", tmp_path / "m", "--scale", scale, "--refine", "none")
+    found = succeed(*given)
     model, units = OneSidedCompletion.load(tmp_path / "m"), found["units"]
     assert model.scale == scale
     if scale == "none":
         assert units.pop("smallest_column") == units.pop("largest_column") == "ale"
         assert units == {"own": False, "smallest": 1.0, "largest": 1.0, "held_out": "values", "variances": "values"}
-        assert "units" not in run("fit", table, "-o", tmp_path / "m", "--scale", scale).stdout
+        assert "units" not in run(*given).stdout
         return
     assert (units["own"], units["smallest_column"], units["largest_column"]) == (True, "gin", "tea")
     assert (units["smallest"], units["largest"]) == (model.scales_.min(), model.scales_.max())
@@ -185,7 +186,7 @@ def test_fit_says_that_columns_have_units_of_their_own(write: Any, tmp_path: Pat
     expected = np.linalg.svd(scaled, compute_uv=False) ** 2
     np.testing.assert_allclose(found["eigenvalues"], expected)
     assert found["noise_variance"] == pytest.approx(np.mean(model.noise_variance_ / model.scales_**2))
-    printed = run("fit", table, "-o", tmp_path / "m").stdout
+    printed = run(*given).stdout
     said = f"run from {units['smallest']:.3g} ('gin') to {units['largest']:.3g} ('tea'); variances below are in squares"
     assert said in printed
     assert f"{found['held_out_rmse']:.4g}, in units of the columns' scales\n" in printed

@@ -583,8 +583,7 @@ def test_no_scale_is_estimated_from_private_rows(mechanism, monkeypatch):
     def refused(rows):
         raise AssertionError("scales were estimated from private rows")
 
-    monkeypatch.setattr("onesided.fitting.fit.column_scales", refused)
-    monkeypatch.setattr("onesided.fitting.scales.column_scales", refused)
+    monkeypatch.setattr("onesided.fitting.scales.Deviations.of", refused)  # of which all scales are made
     found = {}
     for scale in ("auto", "none"):
         with monkeypatch.context() as patched:

@@ -23,6 +23,7 @@ from onesided.cli.report import report as report_command
 from onesided.column_names import ColumnNames
 from onesided.experiments.metrics import held_out_squared_error
 from onesided.fitting.bootstrap import bootstrap
+from onesided.fitting.scales import Scaling, common_scales
 from onesided.fitting.selection import Selection, Setting, Trial, fit_row_space
 from onesided.model.similarity import deviations
 from onesided.pairs.moments import PairMoments
@@ -86,8 +87,9 @@ def by_hand(model, panel, seed=0):
     weights = panel.row_weights.copy()
     weights[rows] = 0
     train = panel.with_row_weights(weights)
-    how = {"scales": model.row_space_.scales}
-    found = fit_row_space(train, model.fitted_setting(), int(rng.integers(2**31)), **how).row_space
+    scales = model.row_space_.scales
+    scaling = Scaling() if scales is None else Scaling(scales, common_scales(panel))
+    found = fit_row_space(train, model.fitted_setting(), int(rng.integers(2**31)), scaling=scaling).row_space
     covariance = found.loadings @ found.loadings.T + np.diag(found.noise_variance)
     dense, kept = panel.to_dense(), weights > 0
     seen = ~np.isnan(dense[kept])

@@ -20,7 +20,7 @@ from onesided.engines.cpu import chunks
 from onesided.estimators.base import generator
 from onesided.estimators.parameters import ranges
 from onesided.fitting.moment_solution import noise_variance
-from onesided.fitting.refinement import Rows
+from onesided.fitting.noise import Rows
 from onesided.fitting.setting import with_weights_as_counts
 from onesided.fitting.solvers.result import Progress, SolveResult
 from onesided.kernels.bundles import Sums

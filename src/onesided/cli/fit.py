@@ -65,6 +65,12 @@ class ModelOptions:
     max_passes: int = option(
         "--max-passes", type=POSITIVE, default=300, help="Passes over the rows for the first solution, at most."
     )
+    refine_passes: int = option(
+        "--refine-passes",
+        type=POSITIVE,
+        default=40,
+        help="Passes over the rows that refine it, at most; a warning says if they end before it has settled.",
+    )
     random_state: int = option(
         "--seed",
         "random_state",

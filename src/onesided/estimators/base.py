@@ -123,12 +123,13 @@ class OneSidedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """The held-out row score: minus the mean squared error of predicted products of two entries.
 
         Over all pairs i ≠ j of entries of the same row of X, the mean of (T_ij − v_i v_j)² / (s_i s_j)² with T the
-        low-rank output and s the columns' scales, rows weighed by their weights. Larger is better. Models of the same
-        scales can be compared on the same rows.
+        low-rank output and s the columns' scales as estimated from the rows that were fitted, one with
+        ``scale="none"``; rows weigh by their weights. Larger is better. Models that were fitted to the same rows can be
+        compared, unless their ``scale`` differs.
         """
         panel = self._read_for_use(X)
         with single_blas_thread():
-            return -mean_squared_pair_error(panel, self.second_moment_.low_rank.factor, self.row_space_.scales)
+            return -mean_squared_pair_error(panel, self.second_moment_.low_rank.factor, self.row_space_.units_of_errors)
 
     def save(self, path: str | os.PathLike[str], *, panel: bool = True) -> None:
         """Write the fitted model to one file.

@@ -16,7 +16,7 @@ from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.refinement import MEMORY, TOLERANCE, Refine, working_memory
 from onesided.fitting.row_noise import learn_row_noise
 from onesided.fitting.row_space import fit_row_space
-from onesided.fitting.scales import Scaling
+from onesided.fitting.scales import Scaling, column_scales
 from onesided.fitting.selection import (
     CENTERS,
     DIAGONALS,
@@ -157,7 +157,9 @@ def fit(
             "refine_passes to go on",
             ConvergenceWarning,
         )
-    space = replace(result.row_space, row_noise=learn_row_noise(result.row_space, panel), blend=blend)
+    own_scales = column_scales(panel) if setting.scale == "common" else None
+    noise_of_rows = learn_row_noise(result.row_space, panel)
+    space = replace(result.row_space, row_noise=noise_of_rows, blend=blend, own_scales=own_scales)
     return Outcome(replace(result, row_space=space.measured_on(panel), to_go_on=None), setting, selection)
 
 

@@ -17,8 +17,10 @@ u_j is what loadings are in proportion to: the scale s_j, √ψ_j, or the mean o
 columns tell otherwise (:func:`_related`): moving columns by constants then does not move loadings. t_j is one, and less
 for a center more than three standard deviations from the others, so that one of them does not widen the prior of all.
 
-With no factor to tell columns apart, all weigh alike, by the mean of ψ, until means and τ are found: weights 1/ψ_j
-would follow the skewness of the values (columns of low mean and high variance count for little), not their precision.
+With no factor, τ² stays what the moments say: passes take columns for independent of rows, given the data, and would
+find too little of it where columns are rare. And all columns weigh alike, by the mean of ψ, until means are found:
+weights 1/ψ_j would follow the skewness of the values (columns of low mean and high variance count for little), not
+their precision.
 
 The rows' mean and covariance z̄ and Λ are carried along; only at the end are z shifted and rotated so that they have
 mean zero and covariance I again, and c, τ, x and V follow. The shift matters: without it T would take the rows' mean
@@ -35,25 +37,22 @@ import numpy as np
 
 from onesided.arrays import Array, host, like, namespace
 from onesided.engines.cpu import chunks
-from onesided.engines.engine import engine_for
 from onesided.engines.threads import single_blas_thread
 from onesided.fitting.moment_solution import NOISE_FLOOR
-from onesided.fitting.scales import AS_THEY_ARE, Scaling, excesses
+from onesided.fitting.noise import Rows
+from onesided.fitting.scales import AS_THEY_ARE, Scaling
 from onesided.fitting.setting import REFINE_PASSES, Center, Fit, Refinement
 from onesided.fitting.solvers.result import Progress
 from onesided.kernels.bundles import Columns, Prior, Sums
 from onesided.kernels.reference import from_half
 from onesided.model.axes import principal_rotation
 from onesided.model.row_space import RowSpace
-from onesided.model.shrinkage import shrinkage, shrunk
-from onesided.pairs.column_sums import column_sums
 from onesided.panels.panel_like import PanelLike
 from onesided.storage.checkpoint import NOWHERE, Work
 
 Refine = Literal["auto", "none", "variational"]
 
 TOLERANCE = 1e-3  # of means in standard deviations, and of loadings: it ends where a pass changes less
-NOISE_ENTRIES, NOISE_ENTRIES_PER_DIRECTION = 18.0, 1.8  # what the mean noise counts for beside a column's own
 NOISE_PASSES = 5  # that only find each column's own noise, where all weighed alike before
 START_NOISE = 0.1  # of the variance, at least: noise that starts too low takes many passes to rise
 START_VARIANCE = 0.05  # of the variance: a prior variance for directions that the start leaves empty
@@ -171,56 +170,6 @@ def _known(covariance: Array, spread: Array, first: int) -> float:
     return len(prior) - float(np.trace(np.linalg.solve(prior, unknown)))
 
 
-class Rows:
-    """The rows that count, and what can be said of them before the first pass.
-
-    Values are measured in units of their columns' scales, and these in ``unit``, the root mean square around the means,
-    so that single precision can hold sums. What is of columns lies where passes run.
-    """
-
-    def __init__(self, panel: PanelLike, mean: Array, scaling: Scaling = AS_THEY_ARE) -> None:
-        self.engine = engine_for(panel)
-        array, s = self.engine.array, np.ones(panel.n_columns) if scaling.scales is None else scaling.scales
-        unit = (self.engine.largest_value() or 1.0) / float(s.min())
-        own = column_sums(self.engine, array(mean), array(unit * s))
-        size = float(np.sqrt(own.mean_square))
-        self.unit, self.counts, self.placed = unit * size, own.counts, own.beside > 0
-        self.seen = namespace(own.counts).where(own.counts > 0)[0]
-        self.units = array(self.unit * s)
-        self.one_unit = scaling.one_unit
-        self.common = self.units if self.one_unit or scaling.common is None else array(self.unit * scaling.common)
-        if size > 0:
-            own = own.in_units_of(size)
-            self.excess, self.typical = excesses(own.squares, own.fourths, own.counts)
-
-    def noise(self, residual: Any, directions: float | None) -> Any:
-        """ψ_j from the columns' sums of expected squared residuals, in units of ``units``.
-
-        They are pulled to their mean; with no factor (``directions`` None) and one unit for all columns, as far as they
-        do not differ by more than chance.
-        """
-        level = float(residual.sum() / self.counts.sum())
-        if not level > 0:
-            return namespace(residual).zeros_like(residual)
-        k = NOISE_ENTRIES + NOISE_ENTRIES_PER_DIRECTION * (directions or 0.0)
-        if directions is None and self.one_unit:
-            k = shrinkage(self.typical, self._between(residual / level), k)
-        # s_j follows what is peculiar to a column of heavy tails, unless there is one unit: else its entries tell less.
-        overlap = None if self.one_unit else self.counts * self.excess / self.typical
-        return level * shrunk(residual / level, self.counts, k, overlap=overlap)
-
-    def _between(self, relative: Any) -> float:
-        """The variance of mean squares between columns beyond chance, given their sums in units of the mean of all."""
-        n = namespace(relative).where(self.counts > 0, self.counts, 1.0)
-        weight = self.counts * self.typical / self.excess
-        total = float(weight.sum())
-        off = relative / n - 1.0
-        around = float((weight * (off - float((weight * off).sum()) / total) ** 2).sum())
-        chance = float((weight * self.excess / n * (1 - weight / total)).sum())
-        spare = total - float((weight**2).sum()) / total
-        return (around - chance) / spare if spare > 0 else 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class _Begun:
     """How far a refinement is, and the moment solution that it started from."""
@@ -263,12 +212,15 @@ class _Columns:
         d, k = loadings.shape
         free = np.ones(k + 1, dtype=bool)
         free[0], free[1 : 1 + effect] = center != "none", False
+        mean, spread = array(start.mean), like(rows.counts, np.zeros((d, (k + 1) * (k + 2) // 2), rows.engine.dtype))
+        if free[0]:
+            mean, spread[:, 0] = rows.expected_means(mean)
         columns = cls(
-            array(start.mean),
+            mean,
             rows.units,
             rows.common,
             loadings,
-            like(rows.counts, np.zeros((d, (k + 1) * (k + 2) // 2), rows.engine.dtype)),
+            spread,
             noise.clip(START_NOISE),
             free,
             np.zeros(k),
@@ -325,7 +277,7 @@ class _Columns:
             noise=rows.noise(residual, self.directions if self.rank else None).clip(self.floor),
             mean_noise=mean_noise,
             row_mean=shift,
-            row_covariance=moments[1:, 1:] - np.outer(shift, shift),
+            row_covariance=moments[1:, 1:] - np.outer(shift, shift) if self.rank else self.row_covariance,
         )._with_priors(rows)
 
     def _prior(self) -> Prior:

@@ -19,14 +19,17 @@ that thousands do is strong. w_j is squared because what is standardised by s_j 
 typical excess, so that heavy tails widen v_j and a scale does not follow an outlier.
 
 The last two terms turn the mean of log s_j² into that of s_j² where it is not known, and where units are far apart,
-into what nine columns in ten do not exceed: a column seen once then has a wide interval, not a wrong one. The scale of
-a column that is constant over five entries or more is no larger than its value.
+into what nine columns in ten do not exceed: a column seen once then has a wide interval, not a wrong one. A column that
+is constant over N_j entries, five or more, could deviate about once in as many: its y_j is g − log N_j, known up to
+v_j = ψ'(1), and its scale is no larger than its value.
 
 **A common unit.** Scales are one, or powers of ten where columns have the unit with different prefixes (metres and
 millimetres, shares and per cent). The columns seen fifty times or more tell: log₁₀ of their deviations, whole numbers
-aside, must lie within 0.2 of their circular mean (root mean square), and s_j is the power of ten nearest to what is
-left. Other columns have the prefix of these; where these differ, there is no common unit. Multiplying columns by powers
-of ten therefore changes neither whether there is one nor anything that is measured in it.
+aside, must lie within 0.2 of their circular mean (root mean square, beyond chance), and s_j is the power of ten nearest
+to what is left. Rarer columns have the prefix of these; where prefixes differ, or where a rarer column deviates eight
+times as much, there is no common unit. Where no column is seen fifty times, those seen five times tell, and must have
+one prefix. Multiplying columns by powers of ten therefore changes neither whether there is a common unit nor anything
+that is measured in it, if all are seen fifty times.
 
 Which of the two is taken is chosen on held-out rows (:mod:`onesided.fitting.selection`): a common unit of equal noise
 is worth knowing, and where columns differ it misleads.
@@ -62,6 +65,7 @@ NINETIETH = 1.28
 TELLING = 50.0  # entries of a column that tells its prefix
 ONE_PREFIX = 0.9  # powers of ten around their median within which columns have one prefix
 ONE_UNIT = 0.2  # powers of ten by which such columns may lie apart in a common unit, root mean square
+CHANCE = 0.5 / np.log(10.0) ** 2  # over N − 1: the variance of log₁₀ of a deviation of normal values
 SAME_UNIT = 1e-9  # difference of the logarithms of scales that are powers of ten up to rounding
 CONSTANT = 1e-12  # of a column's mean: a smaller deviation is rounding
 
@@ -106,21 +110,22 @@ class Deviations:
     @property
     def prefixes(self) -> Array | None:
         """The powers of ten by which columns of a common unit differ; None where columns show that they have none."""
-        telling = self.varies & (self.counts >= TELLING)
-        logs, powers = host(self.variance[telling]), np.zeros(len(self.counts))
-        if len(logs):
-            logs = np.log10(logs) / 2
-            middle, whole = np.median(logs), np.zeros(len(logs))
-            if abs(logs - middle).max() > ONE_PREFIX:
-                middle = np.angle(np.exp(2j * np.pi * logs).sum()) / (2 * np.pi)
-                whole = np.rint(logs - middle)
-            if np.sqrt(np.mean((logs - middle - whole) ** 2)) > ONE_UNIT:
-                return None
-            if np.ptp(whole) > 0:
-                if bool((self.counts[~telling] > 0).any()):
-                    return None
-                powers[host(telling)] = whole - whole[0]
-        return powers
+        counts, varies, freedom = host(self.counts), host(self.varies), host(self.freedom)
+        powers, logs = np.zeros(len(counts)), np.log10(np.where(varies, host(self.variance), 1.0)) / 2
+        if not varies.any():
+            return powers
+        telling = next(at for least in (TELLING, FEWEST, 2.0) if (at := varies & (counts >= least)).any())
+        middle, whole = np.median(logs[telling]), np.zeros(int(telling.sum()))
+        if abs(logs[telling] - middle).max() > ONE_PREFIX:
+            middle = np.angle(np.exp(2j * np.pi * logs[telling]).sum()) / (2 * np.pi)
+            whole = np.rint(logs[telling] - middle)
+        apart = np.mean((logs[telling] - middle - whole) ** 2)
+        if apart > ONE_UNIT**2 + np.mean(CHANCE / freedom[telling]):
+            return None
+        if np.ptp(whole) > 0:
+            powers[telling] = whole - whole[0]
+            return powers if np.all(counts[~telling] == 0) and counts[telling].min() >= TELLING else None
+        return None if np.any(logs[varies] > middle + whole[0] + ONE_PREFIX) else powers
 
     def relative(self, logs: Array) -> Array:
         """Scales by the logarithms of their squares, with a geometric mean over entries of one."""
@@ -183,10 +188,12 @@ def column_scales(panel: PanelLike) -> Array:
     known = varies & (counts >= FEWEST)
     between, level = paule_mandel(y[known], v[known])
     doubted = between + DOUBT / max(int(known.sum()), 1)
-    share = np.where(varies, doubted / (doubted + v), 0.0)
+    constant = ~varies & (counts >= FEWEST)
+    y = np.where(varies, y, level - np.log(np.maximum(counts, 1.0)))
+    share = np.where(varies | constant, doubted / (doubted + v), 0.0)
     logs = level + share**2 * (y - level) + np.minimum(doubted * (1 - share), MOST_UNKNOWN) / 2
     logs += NINETIETH * (1 - share) * max(np.sqrt(between) - FAR_APART, 0.0)
-    constant = ~varies & (counts >= FEWEST) & (mean != 0)
+    constant &= mean != 0
     logs[constant] = np.minimum(logs[constant], 2 * np.log(abs(mean[constant]) / found.unit))
     return found.relative(logs)
 

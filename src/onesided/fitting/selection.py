@@ -26,9 +26,11 @@ What is tried, in this order, by what is left open:
    than a standard error: covariances from few entries gain by it. Then larger ranks in this unit, until one improves by
    less than a standard error.
 
-The best of all is taken, unless one of rank 0 scores within two standard errors of it: a factor must earn its place.
-Nor is it taken where it predicts held-out entries worse than means and row effects alone, by more than two standard
-errors of the difference in mean e²: a warning says so, and rank 0 is taken; a rank that was given stays.
+Of the settings within half a standard error of the best, that of the lowest rank is taken (within a whole one with the
+rule "one-standard-error"); rank 0 even within two: a factor must earn its place. It must also score better than the
+same fit with its share of an entry taken for noise, by two standard errors; and where it predicts held-out entries
+worse than means and row effects alone, by more than two standard errors of the difference in mean e², a warning says so
+and rank 0 is taken. A rank that was given stays.
 
 How long the choice is refined is chosen, too: where 25 passes predict held-out entries no better than 12, by mean e²,
 12 are made. On sparse panels more of them fit the rows too closely.

@@ -11,12 +11,13 @@ from onesided.pairs.measured import Measured
 from onesided.storage.archive import Archive
 
 MEASURED = ("diagonal", "means", "counts", "parts")
+OPTIONAL = ("spread", "scales", "own_scales")
 
 
 def add_row_space(archive: Archive, space: RowSpace) -> None:
     """Put a row space into an archive: arrays, ids, and numbers among the ``fitted`` settings."""
     archive.arrays |= {name: getattr(space, name) for name in ("factor", "mean", "noise_variance")}
-    archive.arrays |= {name: array for name in ("spread", "scales") if (array := getattr(space, name)) is not None}
+    archive.arrays |= {name: array for name in OPTIONAL if (array := getattr(space, name)) is not None}
     archive.arrays |= {f"measured.{name}": getattr(space.known_of_columns, name) for name in MEASURED}
     if space.column_ids is not None:
         archive.ids["columns"] = space.column_ids
@@ -50,4 +51,5 @@ def stored_row_space(archive: Archive) -> RowSpace:
         archive.ids.get("columns"),
         fitted.get("measurement_noise", archive.settings.get("parameters", {}).get("noise_variance")),
         arrays.get("scales"),
+        arrays.get("own_scales"),
     )

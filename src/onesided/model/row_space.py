@@ -66,6 +66,9 @@ class RowSpace:
     scales : array of d, optional
         s_j, the columns' units relative to one another: their geometric mean over entries is one. None where columns
         share a unit: all are one.
+    own_scales : array of d, optional
+        The scales that columns would have in units of their own, where they were measured in a common one: what errors
+        of products are compared in, so that models of the same rows can be. None where they are ``scales``.
 
     Examples
     --------
@@ -89,6 +92,7 @@ class RowSpace:
     column_ids: Array | None = None
     measurement_noise: Any = None
     scales: Array | None = None
+    own_scales: Array | None = None
 
     def __post_init__(self) -> None:
         if self.factor.ndim != 2:
@@ -101,17 +105,19 @@ class RowSpace:
             "a spread": (self.spread, (d, k * (k + 1) // 2)),
             "column ids": (self.column_ids, (d,)),
             "scales": (self.scales, (d,)),
+            "own scales": (self.own_scales, (d,)),
         }
         if self.measured is not None:
             shapes |= {f"measured {name}": (value, (d,)) for name, value in vars(self.measured).items()}
         for name, (array, shape) in shapes.items():
             if array is not None and array.shape != shape:
                 raise InputError(f"a row space of {d} columns has {name} of shape {array.shape}; expected {shape}")
-        if self.scales is not None and not np.all((self.scales > 0) & np.isfinite(self.scales)):
-            first = int(np.argmin((self.scales > 0) & np.isfinite(self.scales)))
-            raise InputError(
-                f"a row space has a scale of {self.scales[first]} in column {first}; expected positive, finite scales"
-            )
+        for scales in (self.scales, self.own_scales):
+            if scales is not None and not np.all(good := (scales > 0) & np.isfinite(scales)):
+                first = int(np.argmin(good))
+                raise InputError(
+                    f"a row space has a scale of {scales[first]} in column {first}; expected positive, finite scales"
+                )
 
     @property
     def n_columns(self) -> int:
@@ -139,6 +145,11 @@ class RowSpace:
     def units(self) -> Array:
         """s_j, ones where columns share a unit."""
         return np.ones(self.n_columns) if self.scales is None else self.scales
+
+    @property
+    def units_of_errors(self) -> Array | None:
+        """What errors of products are measured in; None for ones."""
+        return self.scales if self.own_scales is None else self.own_scales
 
     @property
     def in_own_units(self) -> bool:

@@ -128,3 +128,20 @@ def shrunk(sums: Array, counts: Array, k: float, *, overlap: Array | None = None
 
 def _at_least_one(counts: Array) -> Array:
     return namespace(counts).where(counts > 0, counts, 1.0)
+
+
+def shrunk_means(means: Any, counts: Any, within: float, level: Any = 1.0) -> tuple[Any, Any, float]:
+    """Means of columns shrunk to a multiple of ``level``, by an analysis of variance.
+
+    ``within`` is the variance of an entry around its column's mean. Returned are the means, how much of each is its
+    own, b_j = N_j ω²/(N_j ω² + within), and ω², the variance of the columns' means beyond chance.
+
+    >>> means, own, between = shrunk_means(np.array([-1.0, 0.0, 1.0]), np.array([2.0, 2.0, 2.0]), 1.0)
+    >>> means, own, between
+    (array([-0.5,  0. ,  0.5]), array([0.5, 0.5, 0.5]), 0.5)
+    """
+    weights = counts * level
+    level = level * (float(weights @ means) / (float((weights * level).sum()) or 1.0))
+    between = max(variance_between(counts * (means - level), counts, within), 0.0)
+    own = counts * between / ((counts * between + within) if between > 0 else 1.0)
+    return level + own * (means - level), own, between

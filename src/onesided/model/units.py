@@ -72,4 +72,5 @@ def in_scales(space: RowSpace) -> RowSpace:
         measured=measured,
         measurement_noise=None if noise is None else np.asarray(noise) / s / s,
         scales=None,
+        own_scales=None if space.own_scales is None else space.own_scales / s,
     )

@@ -40,6 +40,12 @@ class ColumnSums:
         return float(self.squares.sum() / (self.counts.sum() or 1.0))
 
     @property
+    def mean_square_within(self) -> float:
+        """Of entries around columns' means, of which each takes one degree of freedom; of all where none is left."""
+        freedom = float(self.counts.sum()) - float((self.counts > 0).sum())
+        return float(self.squares.sum()) / freedom if freedom > 0 else self.mean_square
+
+    @property
     def mean_product(self) -> float:
         """Of two different entries of a row."""
         return self.products / (self.product_weight or 1.0)

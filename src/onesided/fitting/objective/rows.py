@@ -26,12 +26,15 @@ import numpy as np
 from onesided.arrays import Array, host, like, namespace
 from onesided.engines.engine import Engine, engine_for
 from onesided.errors import InputError, check_choice
+from onesided.model.shrinkage import shrunk_means
 from onesided.pairs.column_sums import ColumnSums, column_sums
 from onesided.panels.panel_like import PanelLike
 
 Diagonal = Literal["fit", "free"]
 
 LEAST_SHARE = 0.02  # of the mean: no column and no direction is taken to be flatter than this
+LEAST_LEFT = 0.01  # of the row effects in products, at least
+FAR = 1e9  # times the largest value: what is added to values so that they make no difference
 
 
 class RowObjective:
@@ -87,11 +90,26 @@ class RowObjective:
         self.counts, self.squares = own.counts, own.squares
         self.pair_counts = own.pairs  # Σ_{i≠j} N_ij for each column j: how much weight it shares with others
         self.ridge = ridge * _sampling_noise(own)
-        self.row_variance = max(own.mean_product, 0.0) if row_effect else 0.0
+        self.row_variance = self._products_in_common(panel) if row_effect else 0.0
         self.resolution = 10 * float(np.finfo(self.engine.dtype).eps)  # relative rounding error of a loss
         self._origin = 0.0
         if self.row_variance > 0:
             self._origin = self.value_and_gradient(self.engine.array(np.zeros((panel.n_columns, 1))))[0]
+
+    def _products_in_common(self, panel: PanelLike) -> float:
+        """τ²: the mean product of two entries of a row, of values around means that are shrunk where they are rare.
+
+        A mean of N entries that is its own by b has taken up b/N of each row's effect, so that the mean product is τ²
+        times that of 1 − b_i/N_i and 1 − b_j/N_j.
+        """
+        center, left = self._center, namespace(self.counts).ones_like(self.counts)
+        if bool((center != 0).any()):
+            of_means = column_sums(panel, center, self.scale)
+            means, own, _ = shrunk_means(center / self.scale, of_means.counts, of_means.mean_square_within)
+            center, left = means * self.scale, 1 - own / of_means.counts.clip(1.0)
+        far = FAR * (self.engine.largest_value() or 1.0)
+        share = column_sums(self.engine, -far * left, far).mean_product  # of (v + far · left_j) / far, which is left_j
+        return max(column_sums(self.engine, center, self.scale).mean_product, 0.0) / max(share, LEAST_LEFT)
 
     def value_and_gradient(self, X: Any) -> tuple[float, Any]:
         """L(X) and its gradient, in one pass over the rows."""

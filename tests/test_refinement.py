@@ -54,30 +54,39 @@ def test_one_pass_is_the_regression_of_columns_on_rows(center):
     start, found = solution.row_space, refine(panel, solution, center=center, passes=1).row_space
     size = np.mean((panel.values - start.mean[panel.columns]) ** 2)
     noise = np.maximum(start.noise_variance, START_NOISE * size)
-    loadings = start.loadings
+    loadings, begun, unknown = start.loadings, start.mean.copy(), np.zeros(12)
+    if center != "none":  # means are shrunk, by an analysis of variance
+        N, within = panel.column_counts, size * panel.n_entries / (panel.n_entries - 12)
+        level = N @ begun / N.sum()
+        between = (N @ (begun - level) ** 2 - 11 * within) / (N.sum() - N @ N / N.sum())
+        assert between > 0
+        begun = level + N * between / (N * between + within) * (begun - level)
+        unknown = between * within / (N * between + within)
     rows = Rows.of(panel.indptr, panel.columns, panel.values, panel.row_weights)
-    certain = np.zeros((12, (loadings.shape[1] + 1) * (loadings.shape[1] + 2) // 2))
+    spread = np.zeros((12, (loadings.shape[1] + 1) * (loadings.shape[1] + 2) // 2))
+    spread[:, 0] = unknown
     second, first, _, total = posterior_sums(
-        rows, engine_for(panel).prepare_columns(start.mean, loadings, noise, certain, exact=True)
+        rows, engine_for(panel).prepare_columns(begun, loadings, noise, spread, exact=True)
     )
     second, total = from_half(second), from_half(total)
     effect = loadings.shape[1] - 2
     free = [0] * (center != "none") + list(range(1 + effect, 3 + effect))
-    at = np.column_stack([start.mean, loadings])[:, free]
+    at = np.column_stack([begun, loadings])[:, free]
     prior_mean = at.mean(axis=0)
     covariance = np.cov(at.T, bias=True)
+    covariance[0, 0] += unknown.mean()
     if center != "none":  # centers and loadings are taken as unrelated unless twelve columns tell otherwise
         explained = covariance[0, 1:] @ np.linalg.solve(covariance[1:, 1:], covariance[1:, 0]) / covariance[0, 0]
         if -12 * np.log(1 - explained) <= 2 * np.log(12):
             covariance[0, 1:] = covariance[1:, 0] = 0.0
     prior = np.linalg.inv(covariance + START_VARIANCE * size * np.eye(len(free)))
-    mean, x = start.mean.copy(), loadings.copy()
+    mean, x = begun.copy(), loadings.copy()
     for j in range(12):
         fixed = np.zeros(3 + effect)
         fixed[1 : 1 + effect] = loadings[j, :effect]
         expected = prior_mean.copy()
         if center != "none":
-            expected[0] -= start.mean[j]
+            expected[0] -= begun[j]
         P = prior + second[j][np.ix_(free, free)] / noise[j]
         solution = np.linalg.solve(P, prior @ expected + (first[j] - second[j] @ fixed)[free] / noise[j])
         fixed[free] = solution

@@ -68,7 +68,7 @@ class ModelOptions:
     refine_passes: int = option(
         "--refine-passes",
         type=POSITIVE,
-        default=40,
+        default=30,
         help="Passes over the rows that refine it, at most; a warning says if they end before it has settled.",
     )
     random_state: int = option(

@@ -54,7 +54,7 @@ class Refinement:
     >>> from onesided.fitting.row_space import fit_row_space
     >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 30, 2, rng=0), 6, rng=1)
     >>> ended = fit_row_space(panel, Setting(2, center="none"), rng=0).refinement
-    >>> ended.passes < 40, ended.settled
+    >>> ended.passes < REFINE_PASSES, ended.settled
     (True, True)
     """
 

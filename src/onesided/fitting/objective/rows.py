@@ -34,7 +34,7 @@ Diagonal = Literal["fit", "free"]
 
 LEAST_SHARE = 0.02  # of the mean: no column and no direction is taken to be flatter than this
 LEAST_LEFT = 0.01  # of the row effects in products, at least
-FAR = 1e9  # times the largest value: what is added to values so that they make no difference
+FAR = 1e20  # times the largest value: what is added to values so that they make no difference
 
 
 class RowObjective:

@@ -6,7 +6,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from onesided import OneSidedCompletion, Panel
 from onesided.fitting import selection
-from onesided.fitting.scales import column_scales
+from onesided.fitting.scales import Scaling, column_scales, common_scales
 from onesided.fitting.selection import Candidates, select
 from onesided.fitting.setting import Setting
 
@@ -78,6 +78,60 @@ def test_constant_columns_have_a_scale(value):
     assert (model.noise_variance_ > 0).all()
     np.testing.assert_allclose(filled[:, 4], value, atol=0.1 * max(scales[4], abs(value)))
     assert (deviation[~seen] > 0).all()
+
+
+def test_a_column_that_never_varied_is_measured_by_how_often_it_did_not():
+    values = np.where(np.arange(40) < 38, 1.0, 0.0) * np.random.default_rng(7).normal(size=(400, 40)) * np.arange(1, 41)
+    values[40:, 38] = np.nan
+    scales = column_scales(Panel.from_dense(values))
+    assert scales[39] < scales[38] < np.median(scales[:38])  # zero in 400 entries, and in 40
+
+
+def test_a_table_of_columns_seen_fewer_than_five_times_has_the_scale_of_what_varies():
+    values = 1000 + np.random.default_rng(8).normal(size=(4, 6))
+    values[1:, 0] = np.nan
+    scales = column_scales(Panel.from_dense(values))
+    assert scales.max() < 10 * scales.min()
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1])  # about 150 entries in each column, and about 30
+def test_units_are_common_where_deviations_are_alike(share):
+    values, seen = factors(9, n=300, share=share)
+    units = np.where(np.arange(30) < 10, 1e3, 1.0)
+    alike, apart = (common_scales(panel_of(values * one, seen)) for one in (np.ones(30), units))
+    np.testing.assert_array_equal(alike, np.ones(30))
+    if share == 0.5:  # prefixes can be told
+        np.testing.assert_allclose(apart / apart[-1], units)
+    else:
+        assert apart is None
+    assert common_scales(panel_of(values * np.linspace(1, 20, 30), seen)) is None
+
+
+def test_a_rare_column_that_varies_more_than_others_has_a_unit_of_its_own():
+    values, seen = factors(10, n=300, share=0.5)
+    seen[20:, 3] = False
+    for factor, none in ((1.0, False), (100.0, True), (0.01, False)):
+        found = common_scales(panel_of(values * np.where(np.arange(30) == 3, factor, 1.0), seen))
+        assert (found is None) is none
+
+
+def test_weights_below_one_make_scales():
+    panel = Panel.from_dense(np.random.default_rng(0).normal(size=(3, 4))).with_row_weights(np.array([1.0, 0.3, 0.4]))
+    assert Scaling.of(panel, "common").one_unit
+    model = OneSidedCompletion(1, center="columns", diagonal="free", random_state=0).fit(panel)
+    assert np.isfinite(model.scales_).all()
+
+
+def test_scores_of_ranks_can_be_compared_whatever_columns_were_measured_in():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(400, 2)) @ rng.normal(size=(2, 8)) + 0.1 * rng.normal(size=(400, 8))
+    panel = Panel.from_dense(np.where(rng.random(values.shape) < 0.6, values, np.nan))
+    models = [OneSidedCompletion(rank, center="none", random_state=0).fit(panel) for rank in (1, 2)]
+    assert [model.selection_.setting.scale for model in models] == ["own", "common"]
+    own, common = (model.row_space_.units_of_errors for model in models)
+    np.testing.assert_array_equal(own, common)
+    np.testing.assert_array_equal(own, column_scales(panel))
+    assert models[1].score(panel) > models[0].score(panel)
 
 
 def test_few_entries_make_scales():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onesided.model.shrinkage import GroupVariances, shrinkage, shrunk, variance_between, variance_within
+from onesided.model.shrinkage import GroupVariances, shrinkage, shrunk, shrunk_means, variance_between
 
 
 def grouped(between, draw, groups=40_000, seed=0):
@@ -20,6 +20,11 @@ def grouped(between, draw, groups=40_000, seed=0):
 
 NORMAL = (lambda rng, n: rng.normal(size=n) ** 2, 2.0)
 HEAVY = (lambda rng, n: rng.gamma(0.2, 5.0, size=n), 5.0)
+
+
+def variance_within(sums, squares, counts):
+    """The mean variance within groups, from sums of values and of their squares."""
+    return max(np.sum(squares - sums**2 / np.maximum(counts, 1)), 0.0) / np.sum(np.maximum(counts - 1, 0))
 
 
 @pytest.mark.parametrize(("draw", "variance"), [NORMAL, HEAVY], ids=["normal", "heavy tails"])
@@ -47,7 +52,26 @@ def test_no_difference_is_an_infinite_pull():
 
 def test_one_group_differs_from_no_other():
     assert variance_between(np.array([3.0]), np.array([2.0]), 1.0) == 0.0
-    assert variance_within(np.array([3.0]), np.array([9.0]), np.array([1.0])) == 0.0
+    assert GroupVariances.of(np.array([3.0]), np.array([9.0]), np.array([1.0])).within == 0.0
+
+
+def test_means_are_shrunk_as_far_as_they_are_alike():
+    rng = np.random.default_rng(4)
+    counts = rng.integers(1, 9, size=20_000)
+    truth = 5 + 0.7 * rng.normal(size=20_000)
+    means = truth + rng.normal(size=20_000) / np.sqrt(counts)
+    found, own, between = shrunk_means(means, counts.astype(float), 1.0)
+    assert between == pytest.approx(0.49, rel=0.05)
+    np.testing.assert_allclose(own, counts * between / (counts * between + 1.0))
+    assert np.mean((found - truth) ** 2) == pytest.approx(np.mean(between * (1 - own)), rel=0.05)
+    assert np.mean((found - truth) ** 2) < 0.7 * np.mean((means - truth) ** 2)
+
+
+@pytest.mark.parametrize("within", [0.0, 1.0])
+def test_means_of_columns_never_seen_are_the_level(within):
+    found, own, between = shrunk_means(np.array([1.0, 3.0, 9.0]), np.array([50.0, 50.0, 0.0]), within)
+    assert between == pytest.approx(2.0, abs=0.05)
+    assert (found[2], own[2]) == (2.0, 0.0)
 
 
 def test_squares_that_correlate_are_not_taken_for_groups_that_differ():

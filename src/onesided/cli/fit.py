@@ -59,8 +59,9 @@ class ModelOptions:
     scale: Any = option(
         "--scale",
         **one_of("auto", "none"),
-        help="Whether columns are measured in units of their own, estimated from all rows (auto), or all in one unit "
-        "(none). A private fit measures all by its bounds.",
+        help="Whether columns are measured in units of their own, estimated from all rows, or in a common one if they "
+        "vary alike and held-out rows say so (auto), or all in one unit (none). A private fit measures all by its "
+        "bounds.",
     )
     max_passes: int = option(
         "--max-passes", type=POSITIVE, default=300, help="Passes over the rows for the first solution, at most."

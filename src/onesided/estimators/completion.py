@@ -80,16 +80,16 @@ class OneSidedCompletion(AnsweringEstimator):
     refine : "auto", "none" or "variational", default "auto"
         Whether the moment solution is refined; "auto": where covariances, columns × rank², take at most half a GiB.
     rule : "best" or "one-standard-error", default "best"
-        Of the settings tried: the one that scores best, or the one of lowest rank among those within one standard
-        error of it. With either, rank 0 where it is within two.
+        Of the settings tried, the one of lowest rank among those that score within half a standard error of the best,
+        or within a whole one. With either, rank 0 where it is within two.
     weight_exponent : float, default -0.5
         In the moment solution each pair of a row of m entries weighs m to this power, from -10 to 10, times its weight.
     ridge : float, default 1.0
         ρ in units of the sampling noise in the sums of products.
     scale : "auto" or "none", default "auto"
-        Whether columns are measured in units of their own, estimated once from all rows
-        (:mod:`onesided.fitting.scales`): where people stand beside percentages, every column then counts by what is
-        known of it, not by how large its values are. "none" measures all in one unit, as private fits do in any case.
+        Whether columns are measured in units of their own (:mod:`onesided.fitting.scales`): where people stand beside
+        percentages, every column then counts by what is known of it, not by how large its values are. Where anything is
+        chosen on held-out rows, so is whether they share a unit. "none" measures all in one, as private fits do.
     blend : "auto", float or None, default "auto"
         κ, a number of rows: ``second_moment_`` averages measured and completed entries, κ against the rows that
         measured a pair. "auto" takes it from held-out rows, and blends only where that helps; measured column means
@@ -327,9 +327,9 @@ class OneSidedCompletion(AnsweringEstimator):
         1
         """
         check_is_fitted(self)
+        given = self.selection_.setting if self.selection_ else self._options().setting(self.row_space_.n_columns)
         chosen = {name: getattr(self, f"{name}_") for name in ("rank", "center", "diagonal")}
-        refined = self.refinement_ is not None
-        return replace(self._options().setting(self.row_space_.n_columns), **chosen, refined=refined)
+        return replace(given, **chosen, refined=self.refinement_ is not None)
 
     def _fitted_settings(self) -> dict[str, Any]:
         if self.privacy is not None and self.privacy_ is None:

@@ -10,7 +10,7 @@ The posterior is taken as a product over rows and columns. One pass updates the 
 
     columns:  (c_j, x_j) regressed on (1, q) with E[z zᵀ] in place of z zᵀ and the prior above; V_j its covariance
     priors:   m and Σ, the mean and covariance over columns, V_j included; those of rows likewise
-    noise:    ψ_j from expected squared residuals, shrunk to their mean as by 18 + 1.8 r entries, with a floor
+    noise:    ψ_j from expected squared residuals, shrunk to their mean (:mod:`onesided.fitting.noise`), with a floor
 
 u_j is what loadings are in proportion to: the scale s_j, √ψ_j, or the mean of the two, whichever has the largest
 −(d/2) log|Σ| − r Σ_j log u_j, which is what the bound has of it. Centers and loadings are taken as unrelated unless the

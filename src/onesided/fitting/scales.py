@@ -24,12 +24,12 @@ is constant over N_j entries, five or more, could deviate about once in as many:
 v_j = ψ'(1), and its scale is no larger than its value.
 
 **A common unit.** Scales are one, or powers of ten where columns have the unit with different prefixes (metres and
-millimetres, shares and per cent). The columns seen fifty times or more tell: log₁₀ of their deviations, whole numbers
-aside, must lie within 0.2 of their circular mean (root mean square, beyond chance), and s_j is the power of ten nearest
-to what is left. Rarer columns have the prefix of these; where prefixes differ, or where a rarer column deviates eight
-times as much, there is no common unit. Where no column is seen fifty times, those seen five times tell, and must have
-one prefix. Multiplying columns by powers of ten therefore changes neither whether there is a common unit nor anything
-that is measured in it, if all are seen fifty times.
+millimetres, shares and per cent). Where all columns are seen fifty times or more, log₁₀ of their deviations, whole
+numbers aside, must lie within 0.2 of their circular mean (root mean square, beyond chance), and s_j is the power of ten
+nearest to what is left. So multiplying columns by powers of ten changes neither whether there is a common unit nor
+anything that is measured in it. Where some columns are rarer, their prefixes cannot be told, and only one for all is
+possible: log₁₀ of the deviations of the columns seen fifty times (or else five times, or else at all) must lie within
+0.2 of their median, each of those seen fifty times within 0.9, and no column above that.
 
 Which of the two is taken is chosen on held-out rows (:mod:`onesided.fitting.selection`): a common unit of equal noise
 is worth knowing, and where columns differ it misleads.
@@ -79,10 +79,10 @@ class Deviations:
     (array([ True,  True]), True)
     """
 
-    counts: Any
-    squares: Any
-    fourths: Any
-    mean: Any
+    counts: Array
+    squares: Array
+    fourths: Array
+    mean: Array
     unit: float
 
     @classmethod
@@ -95,37 +95,63 @@ class Deviations:
         return cls(host(sums.counts), host(sums.squares), host(sums.fourths), host(mean), unit)
 
     @property
-    def freedom(self) -> Any:
-        return (self.counts - 1).clip(0.0)
+    def freedom(self) -> Array:
+        return np.asarray(np.maximum(self.counts - 1, 0.0))
 
     @property
-    def variance(self) -> Any:
-        return self.squares / namespace(self.freedom).where(self.freedom > 0, self.freedom, 1.0)
+    def variance(self) -> Array:
+        return np.asarray(self.squares / np.where(self.freedom > 0, self.freedom, 1.0))
 
     @property
-    def varies(self) -> Any:
+    def varies(self) -> Array:
         """Which columns have a variance that is more than rounding."""
-        return (self.freedom > 0) & (self.variance > (CONSTANT * self.mean / self.unit) ** 2)
+        return np.asarray((self.freedom > 0) & (self.variance > (CONSTANT * self.mean / self.unit) ** 2))
 
     @property
     def prefixes(self) -> Array | None:
         """The powers of ten by which columns of a common unit differ; None where columns show that they have none."""
-        counts, varies, freedom = host(self.counts), host(self.varies), host(self.freedom)
-        powers, logs = np.zeros(len(counts)), np.log10(np.where(varies, host(self.variance), 1.0)) / 2
-        if not varies.any():
-            return powers
-        telling = next(at for least in (TELLING, FEWEST, 2.0) if (at := varies & (counts >= least)).any())
-        middle, whole = np.median(logs[telling]), np.zeros(int(telling.sum()))
-        if abs(logs[telling] - middle).max() > ONE_PREFIX:
+        powers, logs = np.zeros(len(self.counts)), np.log10(np.where(self.varies, self.variance, 1.0)) / 2
+        telling = self.varies & (self.counts >= TELLING)
+        if telling.any() and not self.counts[~telling].any():
             middle = np.angle(np.exp(2j * np.pi * logs[telling]).sum()) / (2 * np.pi)
             whole = np.rint(logs[telling] - middle)
-        apart = np.mean((logs[telling] - middle - whole) ** 2)
-        if apart > ONE_UNIT**2 + np.mean(CHANCE / freedom[telling]):
-            return None
-        if np.ptp(whole) > 0:
-            powers[telling] = whole - whole[0]
-            return powers if np.all(counts[~telling] == 0) and counts[telling].min() >= TELLING else None
-        return None if np.any(logs[varies] > middle + whole[0] + ONE_PREFIX) else powers
+            middle, powers[telling] = middle + whole[0], whole - whole[0]
+        else:  # what prefix a rare column has cannot be told: only one that all have is possible
+            if not telling.any():
+                known = self.varies & (self.counts >= FEWEST)
+                telling = known if known.any() else self.varies
+            middle = np.median(logs[telling]) if telling.any() else 0.0
+            wide = logs[self.varies] - middle > ONE_PREFIX
+            if wide.any() or np.any(abs(logs[self.varies & (self.counts >= TELLING)] - middle) > ONE_PREFIX):
+                return None
+        apart = (logs - middle - powers)[telling] ** 2 - CHANCE / self.freedom[telling]
+        return None if telling.any() and apart.mean() > ONE_UNIT**2 else powers
+
+    @property
+    def own_scales(self) -> Array:
+        """Scales in units of their own."""
+        counts, mean, varies = self.counts, self.mean, self.varies
+        excess, _ = excesses(np.where(varies, self.squares, 0.0), self.fourths, counts)
+        nu = np.where(varies, 2 * self.freedom / excess, 2.0)
+        y = np.log(np.where(varies, self.variance, 1.0)) - digamma(nu / 2) + np.log(nu / 2)
+        v = polygamma(1, nu / 2)
+        known = varies & (counts >= FEWEST)
+        known = known if known.any() else varies
+        between, level = paule_mandel(y[known], v[known])
+        doubted = between + DOUBT / max(int(known.sum()), 1)
+        constant = ~varies & (counts >= FEWEST)
+        y = np.where(varies, y, level - np.log(np.maximum(counts, 1.0)))
+        share = np.where(varies | constant, doubted / (doubted + v), 0.0)
+        logs = level + share**2 * (y - level) + np.minimum(doubted * (1 - share), MOST_UNKNOWN) / 2
+        logs += NINETIETH * (1 - share) * max(np.sqrt(between) - FAR_APART, 0.0)
+        constant &= mean != 0
+        logs[constant] = np.minimum(logs[constant], 2 * np.log(abs(mean[constant]) / self.unit))
+        return self.relative(logs)
+
+    @property
+    def common_scales(self) -> Array | None:
+        """Powers of ten of a unit that columns may have in common, but for a factor; None if there is none."""
+        return None if self.prefixes is None else self.relative(2 * np.log(10.0) * self.prefixes)
 
     def relative(self, logs: Array) -> Array:
         """Scales by the logarithms of their squares, with a geometric mean over entries of one."""
@@ -154,9 +180,10 @@ class Scaling:
         """Of a panel, with scales None where all are one."""
         if scale == "none":
             return cls()
-        common = common_scales(panel)
-        found = column_scales(panel) if scale == "own" else common
-        return cls(None if found is None or np.all(found == 1) else found, common)
+        deviations = Deviations.of(panel)
+        common = deviations.common_scales
+        scales = deviations.own_scales if scale == "own" else common
+        return cls(None if scales is None or np.all(scales == 1) else scales, common)
 
     @property
     def one_unit(self) -> bool:
@@ -179,23 +206,7 @@ def column_scales(panel: PanelLike) -> Array:
     >>> column_scales(Panel.from_dense(values * [1, 1, 1, 1, 100])).round(2)
     array([ 0.37,  0.39,  0.39,  0.44, 40.3 ])
     """
-    found = Deviations.of(panel)
-    counts, mean, varies = found.counts, found.mean, found.varies
-    excess, _ = excesses(np.where(varies, found.squares, 0.0), found.fourths, counts)
-    nu = np.where(varies, 2 * found.freedom / excess, 2.0)
-    y = np.log(np.where(varies, found.variance, 1.0)) - digamma(nu / 2) + np.log(nu / 2)
-    v = polygamma(1, nu / 2)
-    known = varies & (counts >= FEWEST)
-    between, level = paule_mandel(y[known], v[known])
-    doubted = between + DOUBT / max(int(known.sum()), 1)
-    constant = ~varies & (counts >= FEWEST)
-    y = np.where(varies, y, level - np.log(np.maximum(counts, 1.0)))
-    share = np.where(varies | constant, doubted / (doubted + v), 0.0)
-    logs = level + share**2 * (y - level) + np.minimum(doubted * (1 - share), MOST_UNKNOWN) / 2
-    logs += NINETIETH * (1 - share) * max(np.sqrt(between) - FAR_APART, 0.0)
-    constant &= mean != 0
-    logs[constant] = np.minimum(logs[constant], 2 * np.log(abs(mean[constant]) / found.unit))
-    return found.relative(logs)
+    return Deviations.of(panel).own_scales
 
 
 def common_scales(panel: PanelLike) -> Array | None:
@@ -210,8 +221,7 @@ def common_scales(panel: PanelLike) -> Array | None:
     >>> common_scales(Panel.from_dense(values * [1, 2, 4, 8])) is None
     True
     """
-    found = Deviations.of(panel)
-    return None if found.prefixes is None else found.relative(2 * np.log(10.0) * found.prefixes)
+    return Deviations.of(panel).common_scales
 
 
 def excesses(squares: Any, fourths: Any, counts: Any) -> tuple[Any, float]:

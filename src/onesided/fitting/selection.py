@@ -36,7 +36,8 @@ How long the choice is refined is chosen, too: where 25 passes predict held-out 
 12 are made. On sparse panels more of them fit the rows too closely.
 
 All scores are of values in a common unit, if columns may have one, or else in units of their scales, so that they do
-not hang on the largest column. Scales are estimated from the rows that are fitted, like all else.
+not hang on the largest column. The own scales of a fit are those of the rows that it is fitted to, like all else that
+it estimates; whether there is a common unit, and the units of scores, are decided once, by all rows.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from onesided.fitting.moment_solution import NOISE_FLOOR
 from onesided.fitting.objective.rows import Diagonal
 from onesided.fitting.refinement import MEMORY, working_memory
 from onesided.fitting.row_space import fit_row_space
-from onesided.fitting.scales import Scale, Scaling, column_scales, common_scales
+from onesided.fitting.scales import Deviations, Scale, Scaling, column_scales
 from onesided.fitting.setting import Center, Fit, Setting
 from onesided.fitting.solvers.result import Progress, begin
 from onesided.model.row_space import RowSpace
@@ -171,8 +172,8 @@ def select(
 ) -> Selection:
     """Choose what is left open among the candidates; ``setting`` fixes the rest.
 
-    ``rule="one-standard-error"`` takes, of all that score within one standard error of the best, the one of lowest
-    rank. With either rule rank 0 is taken where it scores within two.
+    Of all that score within half a standard error of the best, the one of lowest rank is taken; within a whole one with
+    ``rule="one-standard-error"``. With either rule rank 0 is taken where it scores within two.
 
     >>> from onesided import synthetic
     >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 30, 2, rng=0), 6, rng=1)
@@ -221,10 +222,11 @@ class Search:
         scored = np.where((fold >= 0) & (fold < folds), panel.row_weights, 0.0)
         self.lowest: float | None = None  # that an entry of a row scores, from the first setting
         self.most = 0.0  # cost of all that may be tried, and of what follows the search
-        self.common = common_scales(panel) if "common" in candidates.scales else None
-        self.units = np.ones(panel.n_columns) if self.common is None else self.common
-        if self.common is None and "own" in candidates.scales:
-            self.units = column_scales(panel)
+        deviations = Deviations.of(panel) if candidates.scales else None
+        self.common = None if deviations is None else deviations.common_scales
+        self.units = np.ones(panel.n_columns)
+        if deviations is not None:
+            self.units = deviations.own_scales if self.common is None else self.common
         array = engine_for(panel).array
         sums = column_sums(panel, column_means(panel), array(self.units), weights=scored)
         self.negligible = NOISE_FLOOR * sums.mean_square
@@ -319,7 +321,7 @@ class Search:
         """The choice among all that was scored in the same units, guarded by means and row effects alone."""
         ordered = sorted(self.scores, key=self.score, reverse=True)
         comparable = [one for one in ordered if one.scale == best.scale]
-        eligible = [*filter(self._earned, comparable)] if rank_is_open else comparable
+        eligible = [one for one in comparable if not rank_is_open or self._earned(one)] or comparable
         best = eligible[0]
 
         def close(one: Setting) -> bool:
@@ -342,9 +344,8 @@ class Search:
                     f"{rmse[0]:.4g} and {rmse[1]:.4g}{units}): "
                     + ("rank 0 is taken" if rank_is_open else "rank=0 would predict better")
                 )
-                if rank_is_open:
-                    chosen = simple
-                    ordered = sorted({*ordered, simple}, key=self.score, reverse=True)
+                chosen = simple if rank_is_open else chosen
+            ordered = sorted(self.scores, key=self.score, reverse=True)
         self.chosen = chosen
         return Selection(self._refined_as_long_as_it_helps(chosen), tuple(map(trial, ordered)), self._of)
 

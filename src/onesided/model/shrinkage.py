@@ -24,17 +24,6 @@ Array = Any  # of numpy or torch
 CHUNK = 1 << 20  # groups that are summed at a time
 
 
-def variance_within(sums: Array, squares: Array, counts: Array) -> float:
-    """The mean variance within groups, from sums of values and of their squares.
-
-    >>> variance_within(np.array([2.0, 9.0]), np.array([4.0, 29.0]), np.array([2.0, 3.0]))
-    1.3333333333333333
-    """
-    total = _at_least_one(counts)
-    left, spare = (squares - sums**2 / total).sum(), (counts - counts / total).sum()
-    return max(float(left), 0.0) / float(spare) if spare > 0 else 0.0
-
-
 def variance_between(sums: Array, counts: Array, within: float) -> float:
     """The variance of the groups' means beyond what the variance within explains; below zero by chance.
 
@@ -60,9 +49,8 @@ class GroupVariances:
     >>> whole = GroupVariances.of(sums, squares, counts)
     >>> whole.within, whole.between, whole.level
     (2.0, -0.5, 1.5)
-    >>> within = variance_within(sums, squares, counts)
-    >>> within, variance_between(sums, counts, within)
-    (2.0, -0.5)
+    >>> variance_between(sums, counts, whole.within)
+    -0.5
     """
 
     sums: Any  # on the host: of what is left, what is spare, n, values, n², overlap, overlap/n, first and second moment
@@ -86,7 +74,7 @@ class GroupVariances:
 
     @property
     def within(self) -> float:
-        """As :func:`variance_within`."""
+        """The mean variance within groups."""
         left, spare = self.sums[:2]
         return max(float(left), 0.0) / float(spare) if spare > 0 else 0.0
 
@@ -143,5 +131,6 @@ def shrunk_means(means: Any, counts: Any, within: float, level: Any = 1.0) -> tu
     weights = counts * level
     level = level * (float(weights @ means) / (float((weights * level).sum()) or 1.0))
     between = max(variance_between(counts * (means - level), counts, within), 0.0)
-    own = counts * between / ((counts * between + within) if between > 0 else 1.0)
+    total = counts * between + within
+    own = counts * between / namespace(counts).where(total > 0, total, 1.0)
     return level + own * (means - level), own, between

@@ -105,7 +105,7 @@ class RowSpaceSection(Section):
             "components": listed,
             "map": self._map.to_dict(),
             "without_bands": bands.why_not or None,
-            "trials_in": "values" if self.model.row_space_.scales is None else "scales",
+            "trials_in": None if selection is None else selection.units,
             "trials": [] if selection is None else [asdict(trial) for trial in selection.trials],
         }
 
@@ -128,7 +128,7 @@ class RowSpaceSection(Section):
                 "RMSE": "the root of the mean of e². It and the log score are "
                 + (
                     "in the units of the values."
-                    if self.model.row_space_.scales is None
+                    if self.model.selection_.units == "values"
                     else f"in units of {of_scales}."
                 ),
             }

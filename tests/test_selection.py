@@ -100,12 +100,17 @@ def test_row_effects_are_found():
     np.testing.assert_allclose(np.abs(one_unit.components_), 1 / np.sqrt(30), rtol=1e-6)
 
 
-def test_the_one_standard_error_rule_never_takes_a_larger_rank(mixture, model):
-    best = model.selection_
-    sparing = OneSidedCompletion(rule="one-standard-error", random_state=0).fit(mixture[1]).selection_
-    assert sparing.setting.rank <= best.setting.rank
-    trial = next(one for one in sparing.trials if one.chosen)
-    assert best.trials[0].score - trial.score <= trial.standard_error
+def test_rules_take_the_lowest_rank_within_their_standard_errors(mixture):
+    how = {"center": "columns", "diagonal": "free", "scale": "none", "random_state": 0}
+    ranks = []
+    for rule, errors in (("best", 0.0), ("one-standard-error", 1.0), ("two-standard-errors", 2.0)):
+        found = OneSidedCompletion(rule=rule, **how).fit(mixture[1]).selection_
+        chosen = next(trial for trial in found.trials if trial.chosen)
+        assert found.trials[0].score - chosen.score <= errors * chosen.standard_error
+        ranks.append(found.setting.rank)
+        for trial in found.trials:
+            assert trial.rank >= chosen.rank or found.trials[0].score - trial.score > errors * trial.standard_error
+    assert ranks == sorted(ranks, reverse=True)
 
 
 def test_a_factor_must_earn_its_place():

@@ -79,9 +79,9 @@ class OneSidedCompletion(AnsweringEstimator):
         panels that are exactly of low rank; where columns have a variance of their own, it ruins the low-rank part.
     refine : "auto", "none" or "variational", default "auto"
         Whether the moment solution is refined; "auto": where covariances, columns × rank², take at most half a GiB.
-    rule : "best" or "one-standard-error", default "best"
-        Of the settings tried, the one of lowest rank among those that score within half a standard error of the best,
-        or within a whole one. With either, rank 0 where it is within two.
+    rule : "two-standard-errors", "one-standard-error" or "best", default "two-standard-errors"
+        Of the settings tried, the one of lowest rank among those that score within two standard errors of the best, or
+        within one, or the best. With any rule, rank 0 where it is within two.
     weight_exponent : float, default -0.5
         In the moment solution each pair of a row of m entries weighs m to this power, from -10 to 10, times its weight.
     ridge : float, default 1.0
@@ -184,7 +184,7 @@ class OneSidedCompletion(AnsweringEstimator):
         "center": [StrOptions({"auto", "none", "columns", "both"})],
         "diagonal": [StrOptions({"auto", "fit", "free"})],
         "refine": [StrOptions({"auto", "none", "variational"})],
-        "rule": [StrOptions({"best", "one-standard-error"})],
+        "rule": [StrOptions({"two-standard-errors", "one-standard-error", "best"})],
         "weight_exponent": [Interval(Real, -10, 10, closed="both")],
         "ridge": [Interval(Real, 0, None, closed="left")],
         "scale": [StrOptions({"auto", "none"})],
@@ -207,7 +207,7 @@ class OneSidedCompletion(AnsweringEstimator):
         center: Center | Auto = "auto",
         diagonal: Diagonal | Auto = "auto",
         refine: Refine = "auto",
-        rule: Rule = "best",
+        rule: Rule = "two-standard-errors",
         weight_exponent: float = -0.5,
         ridge: float = 1.0,
         scale: Auto | Literal["none"] = "auto",

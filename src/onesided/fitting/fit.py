@@ -52,7 +52,7 @@ class Options:
     center: Center | Auto = "auto"
     diagonal: Diagonal | Auto = "auto"
     refine: Refine = "auto"
-    rule: Rule = "best"
+    rule: Rule = "two-standard-errors"
     weight_exponent: float = -0.5
     ridge: float = 1.0
     scale: Auto | Literal["none"] = "auto"

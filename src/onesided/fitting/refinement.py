@@ -17,10 +17,10 @@ u_j is what loadings are in proportion to: the scale s_j, √ψ_j, or the mean o
 columns tell otherwise (:func:`_related`): moving columns by constants then does not move loadings. t_j is one, and less
 for a center more than three standard deviations from the others, so that one of them does not widen the prior of all.
 
-With no factor, τ² stays what the moments say: passes take columns for independent of rows, given the data, and would
-find too little of it where columns are rare. And all columns weigh alike, by the mean of ψ, until means are found:
-weights 1/ψ_j would follow the skewness of the values (columns of low mean and high variance count for little), not
-their precision.
+Where columns have fewer than ten entries on average and there is no factor, τ² stays what the moments say: passes take
+columns for independent of rows, given the data, and would find too little of it. With no factor, all columns weigh
+alike, by the mean of ψ, until means and τ are found: weights 1/ψ_j would follow the skewness of the values (columns of
+low mean and high variance count for little), not their precision.
 
 The rows' mean and covariance z̄ and Λ are carried along; only at the end are z shifted and rotated so that they have
 mean zero and covariance I again, and c, τ, x and V follow. The shift matters: without it T would take the rows' mean
@@ -57,6 +57,7 @@ NOISE_PASSES = 5  # that only find each column's own noise, where all weighed al
 START_NOISE = 0.1  # of the variance, at least: noise that starts too low takes many passes to rise
 START_VARIANCE = 0.05  # of the variance: a prior variance for directions that the start leaves empty
 POWERS = (0.0, 0.25, 0.5)  # of ψ_j, in what loadings are measured in by their prior: units s_j to √ψ_j
+RARE = 10.0  # entries of a column, on average, below which passes would lose row effects
 LEAST_EVIDENCE = 1e-6  # nats by which a power must be better than one before it
 FAR = 9.0  # squared standard deviations of centers: one further away does not widen the prior of all
 LEVELLING = 5  # rounds in which that is found to begin with; each pass makes one more
@@ -268,6 +269,7 @@ class _Columns:
         at, spread, residual = rows.engine.column_posterior(sums, fixed, self.free, precision, self._prior())
         mean_noise = max(float(residual.sum() / rows.counts.sum()), self.floor)
         moments = from_half(sums.total) / sums.total[0]
+        rare = float(rows.counts.sum()) < RARE * len(rows.seen)
         shift = moments[1:, 0] if self.free[0] else np.zeros(len(moments) - 1)  # else it has nowhere to go, and stays
         return replace(
             self,
@@ -277,7 +279,7 @@ class _Columns:
             noise=rows.noise(residual, self.directions if self.rank else None).clip(self.floor),
             mean_noise=mean_noise,
             row_mean=shift,
-            row_covariance=moments[1:, 1:] - np.outer(shift, shift) if self.rank else self.row_covariance,
+            row_covariance=moments[1:, 1:] - np.outer(shift, shift) if self.rank or not rare else self.row_covariance,
         )._with_priors(rows)
 
     def _prior(self) -> Prior:

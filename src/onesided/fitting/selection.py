@@ -23,14 +23,14 @@ What is tried, in this order, by what is left open:
 4. the center again, at the best rank;
 5. the scales: so far columns are in units of their own; a common unit, where there may be one
    (:func:`onesided.fitting.scales.common_scales`), is tried at the best rank, and taken unless it scores worse by more
-   than a standard error: covariances from few entries gain by it. Then larger ranks in this unit, until one improves by
-   less than a standard error.
+   than a standard error: covariances from few entries gain by it. Then larger ranks in this unit, as in 2.
 
-Of the settings within half a standard error of the best, that of the lowest rank is taken (within a whole one with the
-rule "one-standard-error"); rank 0 even within two: a factor must earn its place. It must also score better than the
-same fit with its share of an entry taken for noise, by two standard errors; and where it predicts held-out entries
-worse than means and row effects alone, by more than two standard errors of the difference in mean e², a warning says so
-and rank 0 is taken. A rank that was given stays.
+Of the settings that score within two standard errors of the best, that of the lowest rank is taken: beyond the true
+rank scores are nearly flat, and which is best hangs on the noise. Other rules come nearer to the best, but rank 0 is
+always taken within two: a factor must earn its place. It must also score better than the same fit with its share of an
+entry taken for noise, by two standard errors; and where it predicts held-out entries worse than means and row effects
+alone, by more than two standard errors of the difference in mean e², a warning says so and rank 0 is taken. A rank that
+was given stays.
 
 How long the choice is refined is chosen, too: where 25 passes predict held-out entries no better than 12, by mean e²,
 12 are made. On sparse panels more of them fit the rows too closely.
@@ -65,14 +65,14 @@ from onesided.pairs.column_sums import column_means, column_sums
 from onesided.panels.panel_like import PanelLike
 from onesided.storage.checkpoint import Checkpoint, Work
 
-Rule = Literal["best", "one-standard-error"]
+Rule = Literal["two-standard-errors", "one-standard-error", "best"]
 
 RANKS = (0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 23, 32)
 CENTERS: tuple[Center, ...] = ("columns", "both")
 DIAGONALS: tuple[Diagonal, ...] = ("free", "fit")
 SCALES: tuple[Scale, ...] = ("own", "common")
 PATIENCE = 2  # ranks in a row that may improve by less than a standard error before the path ends
-CLOSE: dict[Rule, float] = {"best": 0.5, "one-standard-error": 1.0}  # standard errors at which a lower rank is taken
+CLOSE: dict[Rule, float] = {"two-standard-errors": 2.0, "one-standard-error": 1.0, "best": 0.0}
 EARNED = 2.0  # standard errors by which a factor must improve on rank 0
 FOREGONE = 1.0  # standard errors by which a common unit may score worse and still be taken
 SEARCH_PASSES = 12  # of a refinement that is only scored
@@ -165,15 +165,15 @@ def select(
     setting: Setting,
     candidates: Candidates,
     *,
-    rule: Rule = "best",
+    rule: Rule = "two-standard-errors",
     rng: int | np.random.Generator = 0,
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Selection:
     """Choose what is left open among the candidates; ``setting`` fixes the rest.
 
-    Of all that score within half a standard error of the best, the one of lowest rank is taken; within a whole one with
-    ``rule="one-standard-error"``. With either rule rank 0 is taken where it scores within two.
+    Of all that score within so many standard errors of the best as ``rule`` says, the one of lowest rank is taken; rank
+    0 with any rule where it scores within two.
 
     >>> from onesided import synthetic
     >>> panel = synthetic.sample_fixed(synthetic.linear_mixture(2000, 30, 2, rng=0), 6, rng=1)
@@ -231,7 +231,7 @@ class Search:
         sums = column_sums(panel, column_means(panel), array(self.units), weights=scored)
         self.negligible = NOISE_FLOOR * sums.mean_square
 
-    def choose(self, setting: Setting, rule: Rule = "best") -> Selection:
+    def choose(self, setting: Setting, rule: Rule = "two-standard-errors") -> Selection:
         """What is left open chosen among the candidates, as :func:`select`."""
         ranks, centers, diagonals = self.candidates.ranks, self.candidates.centers, self.candidates.diagonals
         path = None if ranks is None else sorted({rank for rank in ranks if rank <= self.panel.n_columns})
@@ -254,7 +254,7 @@ class Search:
             best = other
             if path is not None:
                 self.score(replace(best, rank=path[0]))
-                best = self.along(path[path.index(best.rank) :], best, patience=1)
+                best = self.along(path[path.index(best.rank) :], best)
         return self.selection(best, rule, path is not None, centers or (setting.center,))
 
     @property
@@ -302,7 +302,7 @@ class Search:
         """Whether a setting scores better than one by more than so many standard errors."""
         return self.score(other) - self.score(one) > errors * self._standard_error(other, one)
 
-    def along(self, path: list[int], setting: Setting, patience: int = PATIENCE) -> Setting:
+    def along(self, path: list[int], setting: Setting) -> Setting:
         """The best rank of a path that ends when nothing has improved for a while."""
         best, behind = replace(setting, rank=path[0]), 0
         self.score(best)
@@ -313,7 +313,7 @@ class Search:
             gain = self.score(one) - self.score(best)
             behind = 0 if gain > self._standard_error(one, best) else behind + 1
             best = one if gain > 0 else best
-            if behind == patience:
+            if behind == PATIENCE:
                 break
         return best
 

@@ -16,7 +16,8 @@ What is tried, in this order, by what is left open:
    mean, and a panel without any loses next to nothing by having them.)
 2. the rank, along 0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 23, 32, until two in a row improve on the best by less than a
    standard error, or nothing is left to explain (the residuals' mean square is a ten-thousandth of the columns'
-   variance); larger ones predict a little better still on large panels, and can be given;
+   variance); larger ranks predict a little better still on large panels, at a cost that grows with their square, and
+   can be given;
 3. the diagonal, at the best rank: free or fit; where "fit" wins by more than a standard error, the rank again, from
    there;
 4. the center again, at the best rank;
@@ -24,12 +25,12 @@ What is tried, in this order, by what is left open:
    (:func:`onesided.fitting.scales.common_scales`), is tried at the best rank, and taken unless it scores worse by more
    than a standard error: covariances from few entries gain by it. Then larger ranks in this unit, as in 2.
 
-Of the settings that score within two standard errors and 10⁻⁴ nats of the best, that of the lowest rank is taken, in
-each of these steps as in the end: beyond the true rank scores are nearly flat, and which is best hangs on the noise.
-Other rules come nearer to the best, but rank 0 is always taken within two: a factor must earn its place. It must also
-score better than the same fit with its share of an entry taken for noise, by two standard errors; and where it predicts
-held-out entries worse than means and row effects alone, by more than two standard errors of the difference in mean e²,
-a warning says so and rank 0 is taken. A rank that was given stays.
+Of the settings that score within two standard errors of the best, that of the lowest rank is taken: beyond the true
+rank scores are nearly flat, and which is best hangs on the noise. Other rules come nearer to the best, but rank 0 is
+always taken within two: a factor must earn its place. It must also score better than the same fit with its share of an
+entry taken for noise, by two standard errors; and where it predicts held-out entries worse than means and row effects
+alone, by more than two standard errors of the difference in mean e², a warning says so and rank 0 is taken. A rank that
+was given stays.
 
 How long the choice is refined is chosen, too: where 25 passes predict held-out entries no better than 12, by mean e²,
 12 are made. On sparse panels more of them fit the rows too closely.
@@ -72,7 +73,6 @@ DIAGONALS: tuple[Diagonal, ...] = ("free", "fit")
 SCALES: tuple[Scale, ...] = ("own", "common")
 PATIENCE = 2  # ranks in a row that may improve by less than a standard error before the path ends
 CLOSE: dict[Rule, float] = {"two-standard-errors": 2.0, "one-standard-error": 1.0, "best": 0.0}
-UNSETTLED = 1e-4  # nats an entry, by which scores may differ beyond that, as the passes of a search do not settle
 EARNED = 2.0  # standard errors by which a factor must improve on rank 0
 FOREGONE = 1.0  # standard errors by which a common unit may score worse and still be taken
 SEARCH_PASSES = 12  # of a refinement that is only scored
@@ -218,7 +218,6 @@ class Search:
         self.scores: dict[Setting, Array] = {}
         self.fits: dict[tuple[Setting, int], Fit] = {}  # of the best setting so far with each kind of scales, by fold
         self.chosen: Setting | None = None
-        self.rule: Rule = "two-standard-errors"
         self.own: dict[int, Array] = {}  # scales of columns in units of their own, by the fold that is left out
         scored = np.where((fold >= 0) & (fold < folds), panel.row_weights, 0.0)
         self.lowest: float | None = None  # that an entry of a row scores, from the first setting
@@ -228,13 +227,12 @@ class Search:
         self.units = np.ones(panel.n_columns)
         if deviations is not None:
             self.units = deviations.own_scales if self.common is None else self.common
-        self.of: Literal["values", "scales"] = "values" if np.all(self.units == 1) else "scales"
-        sums = column_sums(panel, column_means(panel), engine_for(panel).array(self.units), weights=scored)
+        array = engine_for(panel).array
+        sums = column_sums(panel, column_means(panel), array(self.units), weights=scored)
         self.negligible = NOISE_FLOOR * sums.mean_square
 
     def choose(self, setting: Setting, rule: Rule = "two-standard-errors") -> Selection:
         """What is left open chosen among the candidates, as :func:`select`."""
-        self.rule = rule
         ranks, centers, diagonals = self.candidates.ranks, self.candidates.centers, self.candidates.diagonals
         path = None if ranks is None else sorted({rank for rank in ranks if rank <= self.panel.n_columns})
         if path == []:
@@ -257,7 +255,7 @@ class Search:
             if path is not None:
                 self.score(replace(best, rank=path[0]))
                 best = self.along(path[path.index(best.rank) :], best)
-        return self.selection(best, path is not None, centers or (setting.center,))
+        return self.selection(best, rule, path is not None, centers or (setting.center,))
 
     @property
     def held_out(self) -> Array:
@@ -305,34 +303,29 @@ class Search:
         return self.score(other) - self.score(one) > errors * self._standard_error(other, one)
 
     def along(self, path: list[int], setting: Setting) -> Setting:
-        """The lowest rank that is close to the best of a path, which ends when nothing has improved for a while."""
+        """The best rank of a path that ends when nothing has improved for a while."""
         best, behind = replace(setting, rank=path[0]), 0
-        tried = [best]
         self.score(best)
         for rank in path[1:]:
             if self._mean(self.scores[best][:, 1]) <= self.negligible:
                 break
             one = replace(setting, rank=rank)
-            tried.append(one)
             gain = self.score(one) - self.score(best)
             behind = 0 if gain > self._standard_error(one, best) else behind + 1
             best = one if gain > 0 else best
             if behind == PATIENCE:
                 break
-        return next(one for one in tried if one == best or (one.rank > 0 and self._close(one, best)))
+        return best
 
-    def _close(self, one: Setting, best: Setting) -> bool:
-        """Whether a setting scores as well as the best, as the rule has it; rank 0 within what a factor must earn."""
-        errors = EARNED if one.rank == 0 else CLOSE[self.rule]
-        behind = self.score(best) - self.score(one) - errors * self._standard_error(one, best)
-        return behind <= (UNSETTLED if one.rank > 0 and errors > 0 else 0.0)
-
-    def selection(self, best: Setting, rank_is_open: bool, centers: Iterable[Center]) -> Selection:
+    def selection(self, best: Setting, rule: Rule, rank_is_open: bool, centers: Iterable[Center]) -> Selection:
         """The choice among all that was scored in the same units, guarded by means and row effects alone."""
         ordered = sorted(self.scores, key=self.score, reverse=True)
         comparable = [one for one in ordered if one.scale == best.scale]
         eligible = [one for one in comparable if not rank_is_open or self._earned(one)] or comparable
         best = eligible[0]
+
+        def close(one: Setting) -> bool:
+            return not self.improves(best, one, EARNED if one.rank == 0 else CLOSE[rule])
 
         def trial(one: Setting) -> Trial:
             rmse, behind = np.sqrt(self._mean_square(one)), self._standard_error(one, ordered[0])
@@ -340,12 +333,12 @@ class Search:
                 one.rank, one.center, one.diagonal, self.score(one), behind, float(rmse), one == chosen, one.scale
             )
 
-        chosen = min((one for one in eligible if self._close(one, best)), key=lambda one: one.rank)
+        chosen = min(filter(close, eligible), key=lambda one: one.rank)
         if chosen.rank > 0:
             simple = min((replace(chosen, rank=0, center=center) for center in centers), key=self._mean_square)
             if self._predicts_worse(chosen, simple):
                 rmse = [float(np.sqrt(self._mean_square(setting))) for setting in (chosen, simple)]
-                units = ", in units of the columns' scales" if self.of == "scales" else ""
+                units = ", in units of the columns' scales" if self._of == "scales" else ""
                 warn(
                     f"rank {chosen.rank} predicts held-out entries worse than means and row effects alone (RMSE "
                     f"{rmse[0]:.4g} and {rmse[1]:.4g}{units}): "
@@ -354,7 +347,12 @@ class Search:
                 chosen = simple if rank_is_open else chosen
             ordered = sorted(self.scores, key=self.score, reverse=True)
         self.chosen = chosen
-        return Selection(self._refined_as_long_as_it_helps(chosen), tuple(map(trial, ordered)), self.of)
+        return Selection(self._refined_as_long_as_it_helps(chosen), tuple(map(trial, ordered)), self._of)
+
+    @property
+    def _of(self) -> Literal["values", "scales"]:
+        """What scores are of."""
+        return "values" if np.all(self.units == 1) else "scales"
 
     def _refined_as_long_as_it_helps(self, setting: Setting) -> Setting:
         """The setting with the number of passes that its final fit makes at most."""

@@ -16,8 +16,7 @@ What is tried, in this order, by what is left open:
    mean, and a panel without any loses next to nothing by having them.)
 2. the rank, along 0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 23, 32, until two in a row improve on the best by less than a
    standard error, or nothing is left to explain (the residuals' mean square is a ten-thousandth of the columns'
-   variance); larger ranks predict a little better still on large panels, at a cost that grows with their square, and
-   can be given;
+   variance); larger ones predict a little better still on large panels, and can be given;
 3. the diagonal, at the best rank: free or fit; where "fit" wins by more than a standard error, the rank again, from
    there;
 4. the center again, at the best rank;
@@ -25,12 +24,12 @@ What is tried, in this order, by what is left open:
    (:func:`onesided.fitting.scales.common_scales`), is tried at the best rank, and taken unless it scores worse by more
    than a standard error: covariances from few entries gain by it. Then larger ranks in this unit, as in 2.
 
-Of the settings that score within two standard errors of the best, that of the lowest rank is taken: beyond the true
-rank scores are nearly flat, and which is best hangs on the noise. Other rules come nearer to the best, but rank 0 is
-always taken within two: a factor must earn its place. It must also score better than the same fit with its share of an
-entry taken for noise, by two standard errors; and where it predicts held-out entries worse than means and row effects
-alone, by more than two standard errors of the difference in mean e², a warning says so and rank 0 is taken. A rank that
-was given stays.
+Of the settings that score within two standard errors and 10⁻⁴ nats of the best, that of the lowest rank is taken:
+beyond the true rank scores are nearly flat, and which is best hangs on the noise. Other rules come nearer to the best,
+but rank 0 is always taken within two: a factor must earn its place. It must also score better than the same fit with
+its share of an entry taken for noise, by two standard errors; and where it predicts held-out entries worse than means
+and row effects alone, by more than two standard errors of the difference in mean e², a warning says so and rank 0 is
+taken. A rank that was given stays.
 
 How long the choice is refined is chosen, too: where 25 passes predict held-out entries no better than 12, by mean e²,
 12 are made. On sparse panels more of them fit the rows too closely.
@@ -73,6 +72,7 @@ DIAGONALS: tuple[Diagonal, ...] = ("free", "fit")
 SCALES: tuple[Scale, ...] = ("own", "common")
 PATIENCE = 2  # ranks in a row that may improve by less than a standard error before the path ends
 CLOSE: dict[Rule, float] = {"two-standard-errors": 2.0, "one-standard-error": 1.0, "best": 0.0}
+UNSETTLED = 1e-4  # nats an entry, by which scores may differ beyond that, as the passes of a search do not settle
 EARNED = 2.0  # standard errors by which a factor must improve on rank 0
 FOREGONE = 1.0  # standard errors by which a common unit may score worse and still be taken
 SEARCH_PASSES = 12  # of a refinement that is only scored
@@ -227,8 +227,8 @@ class Search:
         self.units = np.ones(panel.n_columns)
         if deviations is not None:
             self.units = deviations.own_scales if self.common is None else self.common
-        array = engine_for(panel).array
-        sums = column_sums(panel, column_means(panel), array(self.units), weights=scored)
+        self.of: Literal["values", "scales"] = "values" if np.all(self.units == 1) else "scales"
+        sums = column_sums(panel, column_means(panel), engine_for(panel).array(self.units), weights=scored)
         self.negligible = NOISE_FLOOR * sums.mean_square
 
     def choose(self, setting: Setting, rule: Rule = "two-standard-errors") -> Selection:
@@ -325,7 +325,10 @@ class Search:
         best = eligible[0]
 
         def close(one: Setting) -> bool:
-            return not self.improves(best, one, EARNED if one.rank == 0 else CLOSE[rule])
+            if one.rank == 0:
+                return not self.improves(best, one, EARNED)
+            behind = self.score(best) - self.score(one) - CLOSE[rule] * self._standard_error(best, one)
+            return behind <= (UNSETTLED if CLOSE[rule] > 0 else 0.0)
 
         def trial(one: Setting) -> Trial:
             rmse, behind = np.sqrt(self._mean_square(one)), self._standard_error(one, ordered[0])
@@ -338,7 +341,7 @@ class Search:
             simple = min((replace(chosen, rank=0, center=center) for center in centers), key=self._mean_square)
             if self._predicts_worse(chosen, simple):
                 rmse = [float(np.sqrt(self._mean_square(setting))) for setting in (chosen, simple)]
-                units = ", in units of the columns' scales" if self._of == "scales" else ""
+                units = ", in units of the columns' scales" if self.of == "scales" else ""
                 warn(
                     f"rank {chosen.rank} predicts held-out entries worse than means and row effects alone (RMSE "
                     f"{rmse[0]:.4g} and {rmse[1]:.4g}{units}): "
@@ -347,12 +350,7 @@ class Search:
                 chosen = simple if rank_is_open else chosen
             ordered = sorted(self.scores, key=self.score, reverse=True)
         self.chosen = chosen
-        return Selection(self._refined_as_long_as_it_helps(chosen), tuple(map(trial, ordered)), self._of)
-
-    @property
-    def _of(self) -> Literal["values", "scales"]:
-        """What scores are of."""
-        return "values" if np.all(self.units == 1) else "scales"
+        return Selection(self._refined_as_long_as_it_helps(chosen), tuple(map(trial, ordered)), self.of)
 
     def _refined_as_long_as_it_helps(self, setting: Setting) -> Setting:
         """The setting with the number of passes that its final fit makes at most."""

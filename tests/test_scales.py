@@ -213,7 +213,7 @@ def test_a_factor_that_predicts_worse_than_means_and_row_effects_is_not_taken_in
     assert [one.rank for one in found.trials if one.chosen] == [taken]
 
 
-@pytest.mark.parametrize(("longer", "passes"), [(0.9, 30), (1.1, 12)])
+@pytest.mark.parametrize(("longer", "passes"), [(0.9, 35), (1.1, 12)])
 def test_refining_ends_where_more_passes_predict_worse(monkeypatch, longer, passes):
     scored_by(monkeypatch, lambda rank, made: (-1.0 + 0.1 * rank, (longer if made > 12 else 1.0) - 0.1 * rank))
     found = select(panel_of(*factors(15, n=200)), Setting(0), Candidates(ranks=(0, 1)))

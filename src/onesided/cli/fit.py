@@ -69,7 +69,7 @@ class ModelOptions:
     refine_passes: int = option(
         "--refine-passes",
         type=POSITIVE,
-        default=30,
+        default=35,
         help="Passes over the rows that refine it, at most; a warning says if they end before it has settled.",
     )
     random_state: int = option(

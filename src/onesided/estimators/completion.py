@@ -100,7 +100,7 @@ class OneSidedCompletion(AnsweringEstimator):
         The moment solution is found when the decrease still expected is this share of the loss; refined, 1e-3 does.
     max_passes : int, default 300
         Passes over the rows for a moment solution at most.
-    refine_passes : int, default 30
+    refine_passes : int, default 35
         Variational passes at most. A fit that has not settled by then says so.
     random_state : int, Generator, RandomState or None
         For the split of the rows and the start of the eigensolver. The same seed gives the same model at any number

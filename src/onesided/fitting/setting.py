@@ -14,7 +14,7 @@ from onesided.fitting.solvers.result import SolveResult
 from onesided.model.row_space import RowSpace
 from onesided.panels.panel_like import AnyPanel, PanelLike
 
-REFINE_PASSES = 30
+REFINE_PASSES = 35
 
 Center = Literal["none", "columns", "both"]
 
